@@ -1,0 +1,264 @@
+// Tile binning: one depth sort of the splats, then a stable counting scatter into tiles. The
+// result depends neither on the thread count nor on the order in which splats arrive.
+#include <algorithm>
+#include <omp.h>
+
+#include "raster.h"
+
+namespace grendel {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896f;
+constexpr float kMargin = 0.01f;  // pixels added to every extent, against rounding
+
+// Columns of an extent row: where the splat's ellipse {alpha >= 1/255} lies about its centre.
+enum { kX, kY, kHalfX, kHalfY, kSlope, kRoot, kCurve, kTop, kExtentWidth = 8 };
+
+// Stable radix sort by the upper 32 bits, each thread on its own stretch.
+void sort_by_depth(RenderState& s, int n, int threads) {
+    constexpr int kBits = 11, kDigits = 1 << kBits;
+    if (n < 8192) threads = 1;
+    std::vector<uint32_t> histogram(size_t(threads) * kDigits);
+    uint64_t *a = s.keys.data(), *b = s.keys_other.ensure(n);
+    for (int shift = 32; shift < 64; shift += kBits) {
+        bool constant = false;
+#pragma omp parallel num_threads(threads)
+        {
+            int t = omp_get_thread_num();
+            int64_t begin = int64_t(n) * t / threads, end = int64_t(n) * (t + 1) / threads;
+            uint32_t* own = &histogram[size_t(t) * kDigits];
+            std::fill(own, own + kDigits, 0u);
+            for (int64_t i = begin; i < end; i++) own[(a[i] >> shift) & (kDigits - 1)]++;
+#pragma omp barrier
+#pragma omp single
+            {
+                uint32_t sum = 0, largest = 0;
+                for (int d = 0; d < kDigits; d++) {
+                    uint32_t before = sum;
+                    for (int j = 0; j < threads; j++) {
+                        uint32_t c = histogram[size_t(j) * kDigits + d];
+                        histogram[size_t(j) * kDigits + d] = sum;
+                        sum += c;
+                    }
+                    largest = std::max(largest, sum - before);
+                }
+                constant = largest == uint32_t(n);
+            }
+            if (!constant)
+                for (int64_t i = begin; i < end; i++) b[own[(a[i] >> shift) & (kDigits - 1)]++] = a[i];
+        }
+        if (!constant) std::swap(a, b);
+    }
+    uint32_t* order = s.order.ensure(n);
+    for (int i = 0; i < n; i++) order[i] = uint32_t(a[i]);
+}
+
+// Equal depths are ordered by key.
+void break_ties(const float* splats, const int32_t* keys, uint32_t* order, int n) {
+    auto depth = [&](int i) { return splats[int64_t(order[i]) * kSplatWidth + 9]; };
+    for (int i = 1; i < n; i++) {
+        if (depth(i) != depth(i - 1)) continue;
+        int begin = i - 1;
+        while (i < n && depth(i) == depth(begin)) i++;
+        std::sort(order + begin, order + i,
+                  [&](uint32_t p, uint32_t q) { return uint32_t(keys[p]) < uint32_t(keys[q]); });
+    }
+}
+
+void prepare16(const float* splats, const uint32_t* order, int lanes, const Constants& k,
+               PixelSplat* out, float* extents) {
+    alignas(64) float column[kSplatWidth][16];
+    for (int i = 0; i < 16; i++) {
+        const float* p = splats + int64_t(order[std::min(i, lanes - 1)]) * kSplatWidth;
+        for (int c = 0; c < kSplatWidth; c++) column[c][i] = p[c];
+    }
+    F16 x = F16::load(column[0]), y = F16::load(column[1]);
+    F16 a = F16::load(column[2]), b = F16::load(column[3]), c = F16::load(column[4]);
+    F16 opacity = F16::load(column[5]), zero = 0.0f;
+    F16 log_opacity = F16(kLog2E) * log(max(opacity, 1e-30f));
+    F16 yy = F16(-0.5f * kLog2E) * c;
+    F16 row[16] = {x, y, F16(-0.5f * kLog2E) * a, F16(-kLog2E) * b, yy, log_opacity, exp2(yy + yy),
+                   F16::load(column[6]), F16::load(column[7]), F16::load(column[8]),
+                   F16::load(column[9]), zero, zero, zero, zero, zero};
+    transpose16(row);
+    for (int i = 0; i < lanes; i++) row[i].store(&out[i].x);
+
+    F16 det = max(fnma(b, b, a * c), 1e-30f), inv_det = F16(1.0f) / det, inv_c = F16(1.0f) / c;
+    F16 half_x, half_y, root, curve;
+    if (k.box == kOpacityBox) {
+        F16 t = F16(2.0f) * log(max(opacity / F16(k.alpha_min), 1e-30f));
+        t = select(t > zero, fma(t, 1.0001f, 1e-4f), zero);
+        half_x = sqrt(t * c * inv_det);
+        half_y = sqrt(t * a * inv_det);
+        root = t * inv_c;
+        curve = det * inv_c * inv_c;
+        M16 none = t <= zero;
+        half_x = select(none, -1e9f, half_x);
+    } else {
+        F16 xx = c * inv_det, yy2 = a * inv_det, mid = F16(0.5f) * (xx + yy2);
+        F16 det2 = inv_det;  // of the covariance
+        F16 lambda = mid + sqrt(max(mid * mid - det2, 0.1f));
+        half_x = half_y = ceil(F16(3.0f) * sqrt(lambda));
+        root = curve = zero;
+    }
+    F16 e[16] = {x, y, half_x, half_y, b * inv_c, root, curve, zero - b * half_y / a,
+                 zero, zero, zero, zero, zero, zero, zero, zero};
+    transpose16(e);
+    for (int i = 0; i < lanes; i++) {
+        float r[16];
+        e[i].store(r);
+        std::memcpy(extents + i * kExtentWidth, r, kExtentWidth * sizeof(float));
+    }
+}
+
+struct Span { int first, last; };  // pixel rows of the image; empty if last < first
+
+// Rows in which the ellipse may touch pixel centres of the 16 columns from `left` on.
+Span ellipse_rows(const float* e, int left) {
+    float low = float(left) + 0.5f - e[kX] - kMargin, high = low + 15.0f + 2 * kMargin;
+    float top = std::min(std::max(e[kTop], low), high), bottom = std::min(std::max(-e[kTop], low), high);
+    if (top > e[kHalfX] + kMargin || top < -e[kHalfX] - kMargin) {
+        if (low > e[kHalfX] || high < -e[kHalfX]) return {0, -1};
+    }
+    float y_max = -e[kSlope] * top + std::sqrt(std::max(0.0f, e[kRoot] - e[kCurve] * top * top));
+    float y_min = -e[kSlope] * bottom - std::sqrt(std::max(0.0f, e[kRoot] - e[kCurve] * bottom * bottom));
+    return {int(std::ceil(e[kY] + y_min - 0.5f - kMargin)), int(std::floor(e[kY] + y_max - 0.5f + kMargin))};
+}
+
+// Pairs of one splat, tile row by tile row.
+void emit_splat(RenderState& s, uint32_t j, const float* e, const Constants& k, int image_width,
+                int image_height, std::vector<RenderState::Emitted>& out, uint32_t* counts,
+                std::vector<Span>& spans, uint32_t& slots) {
+    const Window& w = s.window;
+    uint32_t index = s.order[j], begin = slots;
+    s.slot_begin[index] = begin;
+    s.slot_count[index] = 0;
+    auto inside = [](float v, int low, int high) { return int(std::min(std::max(v, float(low)), float(high))); };
+    bool ellipse = k.box == kOpacityBox;
+    // Pixel centres lie at +0.5; the 3-sigma box counts tiles that it touches, so no centre needs to.
+    int column0, column1;
+    if (ellipse) {
+        column0 = inside(std::floor((e[kX] - e[kHalfX] - kMargin) / kTile), w.tile_x0, w.tile_x0 + w.tiles_x);
+        column1 = inside(std::floor((e[kX] + e[kHalfX] + kMargin) / kTile), w.tile_x0 - 1, w.tile_x0 + w.tiles_x - 1);
+    } else {
+        float x = e[kX] - 0.5f;
+        column0 = inside(std::floor((x - e[kHalfX]) / kTile), w.tile_x0, w.tile_x0 + w.tiles_x);
+        column1 = inside(std::floor((x + e[kHalfX] + 15.0f) / kTile), w.tile_x0, w.tile_x0 + w.tiles_x) - 1;
+    }
+    if (column1 < column0 || e[kHalfX] < 0.0f) return;
+    spans.resize(size_t(column1 - column0 + 1));
+    int row0 = image_height, row1 = -1, bottom = std::min(image_height, w.y0 + w.height) - 1;
+    for (int tx = column0; tx <= column1; tx++) {
+        Span& span = spans[size_t(tx - column0)];
+        if (ellipse) {
+            span = ellipse_rows(e, tx * kTile);
+        } else {
+            float y = e[kY] - 0.5f;
+            float ty0 = std::floor((y - e[kHalfY]) / kTile), ty1 = std::floor((y + e[kHalfY] + 15.0f) / kTile);
+            span = {int(std::max(ty0, -1.0f)) * kTile, int(std::min(ty1, 1e6f)) * kTile - 1};
+        }
+        // The upper clip keeps the tile's first row: where a recurrence starts must not depend on
+        // the rectangle.
+        span.first = std::max(span.first, w.tile_y0 * kTile);
+        span.last = std::min(span.last, bottom);
+        if (span.first > span.last) continue;
+        row0 = std::min(row0, span.first);
+        row1 = std::max(row1, span.last);
+    }
+    if (row1 < row0) return;
+    for (int ty = row0 / kTile; ty <= row1 / kTile; ty++) {
+        bool first = true;
+        for (int tx = column0; tx <= column1; tx++) {
+            const Span& span = spans[size_t(tx - column0)];
+            int r0 = std::max(span.first - ty * kTile, 0), r1 = std::min(span.last - ty * kTile, kTile - 1);
+            if (r0 > r1) continue;
+            uint32_t tile = uint32_t((ty - w.tile_y0) * w.tiles_x + tx - w.tile_x0);
+            out.push_back({tile, {j, slots | (first ? kFirst : 0u), uint8_t(r0), uint8_t(r1)}});
+            counts[tile]++;
+            first = false;
+        }
+        if (!first) slots++;
+    }
+    s.slot_count[index] = slots - begin;
+}
+
+}  // namespace
+
+size_t RenderState::bytes() const {
+    size_t lists = 0;
+    for (auto& list : emitted) lists += list.capacity() * sizeof(Emitted);
+    return keys.bytes() + keys_other.bytes() + order.bytes() + pixel_splats.bytes() + extents.bytes()
+         + slot_begin.bytes() + slot_count.bytes() + pairs.bytes() + tile_begin.bytes()
+         + processed.bytes() + transmittance.bytes() + slots.bytes() + lists;
+}
+
+void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n, int image_width,
+                int image_height, const Constants& k, int threads) {
+    s.splats = n;
+    uint64_t* sort_keys = s.keys.ensure(n);
+    for (int i = 0; i < n; i++) {
+        uint32_t depth;
+        std::memcpy(&depth, splats + int64_t(i) * kSplatWidth + 9, 4);
+        sort_keys[i] = uint64_t(depth) << 32 | uint32_t(i);
+    }
+    sort_by_depth(s, n, threads);
+    break_ties(splats, keys, s.order.data(), n);
+
+    int tiles = s.window.tiles();
+    s.pixel_splats.ensure(n);
+    s.extents.ensure(size_t(n) * kExtentWidth);
+    s.slot_begin.ensure(n);
+    s.slot_count.ensure(n);
+    s.emitted.resize(size_t(threads));
+    s.tile_counts.resize(size_t(threads));
+    std::vector<uint32_t> slots(size_t(threads) + 1);
+    uint32_t* begin = s.tile_begin.ensure(size_t(tiles) + 1);
+    // Splats are dealt out in depth order, so that each tile's list is in depth order, too.
+    auto stretch = [&](int t) { return int(int64_t((n + 15) / 16) * t / threads) * 16; };
+#pragma omp parallel num_threads(threads)
+    {
+        int t = omp_get_thread_num(), from = std::min(n, stretch(t)), to = std::min(n, stretch(t + 1));
+        auto& list = s.emitted[size_t(t)];
+        auto& counts = s.tile_counts[size_t(t)];
+        std::vector<Span> spans;
+        list.clear();
+        counts.assign(size_t(tiles), 0u);
+        uint32_t own_slots = 0;
+        for (int i = from; i < to; i += 16) {
+            int lanes = std::min(16, to - i);
+            prepare16(splats, &s.order[size_t(i)], lanes, k, &s.pixel_splats[size_t(i)], &s.extents[size_t(i) * kExtentWidth]);
+            for (int j = i; j < i + lanes; j++)
+                emit_splat(s, uint32_t(j), &s.extents[size_t(j) * kExtentWidth], k, image_width,
+                           image_height, list, counts.data(), spans, own_slots);
+        }
+        slots[size_t(t) + 1] = own_slots;
+#pragma omp barrier
+#pragma omp single
+        {
+            uint32_t sum = 0;
+            for (int tile = 0; tile < tiles; tile++) {
+                begin[tile] = sum;
+                for (int j = 0; j < threads; j++) {
+                    uint32_t c = s.tile_counts[size_t(j)][size_t(tile)];
+                    s.tile_counts[size_t(j)][size_t(tile)] = sum;
+                    sum += c;
+                }
+            }
+            begin[tiles] = sum;
+            s.pairs_used = sum;
+            s.pairs.ensure(sum);
+            for (int j = 0; j < threads; j++) slots[size_t(j) + 1] += slots[size_t(j)];
+            s.slots_used = slots[size_t(threads)];
+        }
+        uint32_t offset = slots[size_t(t)];
+        Pair* pairs = s.pairs.data();
+        for (const auto& item : list) {
+            Pair pair = item.pair;
+            pair.slot += offset;
+            pairs[counts[item.tile]++] = pair;
+        }
+        for (int i = from; i < to; i++) s.slot_begin[s.order[size_t(i)]] += offset;
+    }
+}
+
+}  // namespace grendel

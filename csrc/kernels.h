@@ -1,0 +1,14 @@
+// What each file of kernels hands to the Python module.
+#pragma once
+
+#include "arrays.h"
+
+namespace grendel {
+
+void register_project(nb::module_& m);
+void register_raster(nb::module_& m);
+void register_loss(nb::module_& m);
+void register_adam(nb::module_& m);
+void register_densify(nb::module_& m);
+
+}  // namespace grendel

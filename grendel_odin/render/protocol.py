@@ -1,0 +1,164 @@
+"""What a renderer is: project at the owner of rows, render at the owner of pixels, both backward.
+
+Legend for shapes: N primitives, M splats (visible rows of one view), A active rows of a unit,
+H W pixels of the image, h w pixels of a rectangle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from grendel_odin.data.cameras import Camera
+from grendel_odin.model.table import PrimitiveTable
+
+TILE = 16
+
+# Columns of a splat row and of its gradient. Depth is carried for sorting; it has a gradient only
+# where depth is rendered.
+MEAN2D = slice(0, 2)  # pixels
+CONIC = slice(2, 5)  # inverse 2D covariance: xx, xy, yy
+OPACITY = slice(5, 6)  # after the anti-aliasing factor
+COLOR = slice(6, 9)
+DEPTH = slice(9, 10)
+SPLAT_WIDTH = 10
+
+
+class Box(str, Enum):
+    """How far a splat reaches."""
+
+    OPACITY = "opacity"  # every pixel with alpha >= 1/255 (gsplat 1.5.3)
+    THREE_SIGMA = "three_sigma"  # the square of ceil(3 sigma) (the 3DGS rasterizer)
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Constants of the image formation, shared by all backends. Defaults: gsplat 1.5.3's."""
+
+    alpha_max: float = 0.999
+    alpha_min: float = 1.0 / 255.0
+    transmittance_min: float = 1e-4
+    """A pixel is finished before the splat that would take T to this value or below."""
+    stop_inclusive: bool = True
+    """Whether T(1 - alpha) == transmittance_min stops, too (gsplat) or not (3DGS)."""
+    low_pass: float = 0.3
+    """Added to the diagonal of the 2D covariance, pixels^2."""
+    near: float = 0.2
+    box: Box = Box.OPACITY
+    antialiased: bool = False
+
+
+INRIA = Constants(alpha_max=0.99, stop_inclusive=False, box=Box.THREE_SIGMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """Pixels [x0, x0 + width) x [y0, y0 + height) of a view."""
+
+    x0: int
+    y0: int
+    width: int
+    height: int
+
+    @staticmethod
+    def full(camera: Camera) -> Rect:
+        return Rect(0, 0, camera.width, camera.height)
+
+
+@dataclass(slots=True)
+class Splats:
+    """Primitives projected into one view: what travels from the owner of rows to that of pixels."""
+
+    values: Tensor
+    """[M, 10] float32, columns as above."""
+    keys: Tensor
+    """[M] int32: 32 mixed bits of the id (read as unsigned); splats are ordered by (depth, key)."""
+    rows: Tensor
+    """[M] int32: ascending row numbers at the owner."""
+    radii: Tensor
+    """[M, 2] int32: half extents of the box in pixels, as gsplat counts them; all > 0."""
+
+    def __len__(self) -> int:
+        return self.values.shape[0]
+
+
+@dataclass(slots=True)
+class Rendering:
+    """Pixels of one rectangle of one view, and what its backward needs."""
+
+    color: Tensor
+    """[3, h, w] float32, background included, not clamped."""
+    alpha: Tensor
+    """[h, w]: 1 - final transmittance."""
+    depth: Tensor | None
+    """[h, w]: sum of alpha T z (not divided by alpha); None unless asked for."""
+    saved: object = field(repr=False, default=None)
+    """Owned by the backend."""
+
+
+@dataclass(slots=True)
+class RowGradients:
+    """Gradients of the rows that a unit writes, packed."""
+
+    rows: Tensor
+    """[A] int32, ascending."""
+    values: Tensor
+    """[A, 64] float32, columns as in the table; inactive SH blocks are undefined."""
+    blocks: int
+    """Blocks of 16 columns that are defined (see model.table.active_blocks)."""
+
+
+class Renderer(Protocol):
+    """A backend. Stateless between calls but for scratch memory."""
+
+    constants: Constants
+
+    def project(self, table: PrimitiveTable, camera: Camera, sh_degree: int) -> Splats:
+        """Project all rows into the full view; keep the visible ones (radius > 0)."""
+
+    def project_backward(
+        self,
+        table: PrimitiveTable,
+        camera: Camera,
+        sh_degree: int,
+        splats: Splats,
+        gradients: Tensor,
+        into: RowGradients,
+    ) -> None:
+        """Add the gradient of rows, from gradients [M, 10] of splats, to `into`.
+
+        `into.rows` holds every row of `splats.rows`; rows gain in the order of the calls.
+        """
+
+    def render(
+        self,
+        splats: Splats,
+        camera: Camera,
+        rect: Rect,
+        background: Tensor,
+        with_depth: bool = False,
+    ) -> Rendering:
+        """Render a rectangle; equals the crop of the full image. background: [3]."""
+
+    def render_backward(
+        self,
+        rendering: Rendering,
+        grad_color: Tensor,
+        grad_alpha: Tensor | None = None,
+        grad_depth: Tensor | None = None,
+    ) -> Tensor:
+        """[M, 10] gradient of the splats."""
+
+
+def active_rows(splats: list[Splats], rows: int) -> Tensor:
+    """[A] int32, ascending: the union of the rows that are visible in a unit's views."""
+    if len(splats) == 1:
+        return splats[0].rows
+    mask = torch.zeros(rows, dtype=torch.bool)
+    for view in splats:
+        mask[view.rows.long()] = True
+    return mask.nonzero().squeeze(1).int()
