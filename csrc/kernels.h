@@ -10,5 +10,6 @@ void register_raster(nb::module_& m);
 void register_loss(nb::module_& m);
 void register_adam(nb::module_& m);
 void register_densify(nb::module_& m);
+void register_peak(nb::module_& m);
 
 }  // namespace grendel

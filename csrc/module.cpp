@@ -9,4 +9,5 @@ NB_MODULE(_kernels, m) {
     grendel::register_loss(m);
     grendel::register_adam(m);
     grendel::register_densify(m);
+    grendel::register_peak(m);
 }

@@ -288,21 +288,29 @@ void project_emit(ProjectScratch& scratch, Array2<const float> values, Array1<co
     }
 }
 
-// Adds the gradients of a view's splats to rows `slots` of `into`, or writes them where `add` is off.
+// Adds the gradients of a view's splats to `into`, which holds the rows `into_rows` (ascending, and
+// among them all of `rows`).
 void project_backward(Array2<const float> values, Array1<const double> camera, const Constants& k,
                       int degree, Array2<const float> splats, Array1<const int32_t> rows,
-                      Array2<const float> gradients, Array1<const int32_t> slots, bool add,
+                      Array2<const float> gradients, Array1<const int32_t> into_rows,
                       Array2<float> into, int threads) {
     int m = int(rows.shape(0));
     View view(camera);
     int n = 3 * higher_coefficients(degree), blocks = 1 + (n + 15) / 16;
     const float *v = values.data(), *s = splats.data(), *gr = gradients.data();
-    const int32_t *row = rows.data(), *slot = slots.data();
+    const int32_t *row = rows.data(), *out_rows = into_rows.data();
+    const int32_t* out_end = out_rows + into_rows.shape(0);
     float* out = into.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int first = 0; first < m; first += 16) {
         int lanes = std::min(16, m - first);
         int32_t r[16];
+        float* targets[16];
+        const int32_t* target = std::lower_bound(out_rows, out_end, row[first]);
+        for (int i = 0; i < lanes; i++) {
+            while (*target != row[first + i]) target++;
+            targets[i] = out + (target - out_rows) * kRowWidth;
+        }
         alignas(64) float columns[13][16];
         for (int i = 0; i < 16; i++) {
             int j = first + std::min(i, lanes - 1);
@@ -319,8 +327,8 @@ void project_backward(Array2<const float> values, Array1<const double> camera, c
         for (int b = 0; b < blocks; b++) {
             transpose16(o + 16 * b);
             for (int i = 0; i < lanes; i++) {
-                float* p = out + int64_t(slot[first + i]) * kRowWidth + 16 * b;
-                (add ? F16::load(p) + o[16 * b + i] : o[16 * b + i]).store(p);
+                float* p = targets[i] + 16 * b;
+                (F16::load(p) + o[16 * b + i]).store(p);
             }
         }
     }
@@ -343,7 +351,7 @@ void register_project(nb::module_& m) {
     m.def("project_backward", &project_backward, nb::arg("values").noconvert(), nb::arg("camera"),
           nb::arg("constants"), nb::arg("degree"), nb::arg("splats").noconvert(),
           nb::arg("rows").noconvert(), nb::arg("gradients").noconvert(),
-          nb::arg("slots").noconvert(), nb::arg("add"), nb::arg("into").noconvert(),
+          nb::arg("into_rows").noconvert(), nb::arg("into").noconvert(),
           nb::arg("threads"));
 }
 

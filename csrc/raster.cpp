@@ -241,8 +241,10 @@ void backward_tile(RenderState& s, int index, const Constants& k, const PixelGra
 }
 
 // Sums each splat's tile rows from top to bottom and turns moments into gradients.
-void fold(RenderState& s, const float* splats, float* out, int threads) {
+void fold(RenderState& s, Array2<const float> splats_, Array2<float> out_, int threads) {
     int n = s.splats;
+    const float* splats = splats_.data();
+    float* out = out_.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int first = 0; first < n; first += 16) {
         int lanes = std::min(16, n - first);
@@ -272,15 +274,18 @@ void fold(RenderState& s, const float* splats, float* out, int threads) {
     }
 }
 
-void render(RenderState& s, Array2<const float> splats, Array1<const int32_t> keys, int image_width,
-            int image_height, int x0, int y0, const Constants& k, Array1<const float> background,
-            Array3<float> color, Array2<float> alpha, std::optional<Array2<float>> depth, int threads) {
+void bin(RenderState& s, Array2<const float> splats, Array1<const int32_t> keys, int image_width,
+         int image_height, int x0, int y0, int width, int height, const Constants& k, int threads) {
     Window& w = s.window;
-    w = {x0, y0, int(color.shape(2)), int(color.shape(1)), x0 / kTile, y0 / kTile, 0, 0};
-    w.tiles_x = (x0 + w.width + kTile - 1) / kTile - w.tile_x0;
-    w.tiles_y = (y0 + w.height + kTile - 1) / kTile - w.tile_y0;
+    w = {x0, y0, width, height, x0 / kTile, y0 / kTile, 0, 0};
+    w.tiles_x = (x0 + width + kTile - 1) / kTile - w.tile_x0;
+    w.tiles_y = (y0 + height + kTile - 1) / kTile - w.tile_y0;
     bin_splats(s, splats.data(), keys.data(), int(splats.shape(0)), image_width, image_height, k, threads);
-    int tiles = w.tiles();
+}
+
+void blend(RenderState& s, const Constants& k, Array1<const float> background, Array3<float> color,
+           Array2<float> alpha, std::optional<Array2<float>> depth, int threads) {
+    int tiles = s.window.tiles();
     s.processed.ensure(tiles);
     s.transmittance.ensure(size_t(tiles) * kTile * kTile);
     Planes out{color.data(), alpha.data(), depth ? depth->data() : nullptr};
@@ -292,10 +297,10 @@ void render(RenderState& s, Array2<const float> splats, Array1<const int32_t> ke
     }
 }
 
-void render_backward(RenderState& s, Array2<const float> splats, const Constants& k,
-                     Array3<const float> color, std::optional<Array2<const float>> depth,
-                     Array3<const float> grad_color, std::optional<Array2<const float>> grad_alpha,
-                     std::optional<Array2<const float>> grad_depth, Array2<float> out, int threads) {
+void blend_backward(RenderState& s, const Constants& k, Array3<const float> color,
+                    std::optional<Array2<const float>> depth, Array3<const float> grad_color,
+                    std::optional<Array2<const float>> grad_alpha,
+                    std::optional<Array2<const float>> grad_depth, int threads) {
     s.slots.ensure(s.slots_used * 16);
     PixelGradients in{color.data(), depth ? depth->data() : nullptr, grad_color.data(),
                       grad_alpha ? grad_alpha->data() : nullptr,
@@ -309,7 +314,17 @@ void render_backward(RenderState& s, Array2<const float> splats, const Constants
             else backward_tile<false>(s, i, k, in);
         }
     }
-    fold(s, splats.data(), out.data(), threads);
+}
+
+// Rows of 16 pixels that both passes evaluate: the unit of the blend kernels' cost.
+int64_t row_evaluations(RenderState& s) {
+    int64_t rows = 0;
+    for (int tile = 0; tile < s.window.tiles(); tile++)
+        for (uint32_t i = 0; i < s.processed[size_t(tile)]; i++) {
+            const Pair& pair = s.pairs[s.tile_begin[size_t(tile)] + i];
+            rows += pair.last_row - pair.first_row + 1;
+        }
+    return rows;
 }
 
 }  // namespace
@@ -318,17 +333,21 @@ void register_raster(nb::module_& m) {
     nb::class_<RenderState>(m, "RenderState")
         .def(nb::init<>())
         .def_ro("pairs", &RenderState::pairs_used)
+        .def_prop_ro("row_evaluations", &row_evaluations)
         .def_ro("slots", &RenderState::slots_used)
         .def_prop_ro("bytes", &RenderState::bytes);
-    m.def("render", &render, nb::arg("state"), nb::arg("splats").noconvert(),
-          nb::arg("keys").noconvert(), nb::arg("image_width"), nb::arg("image_height"),
-          nb::arg("x0"), nb::arg("y0"), nb::arg("constants"), nb::arg("background").noconvert(),
-          nb::arg("color").noconvert(), nb::arg("alpha").noconvert(), nb::arg("depth").noconvert().none(),
-          nb::arg("threads"));
-    m.def("render_backward", &render_backward, nb::arg("state"), nb::arg("splats").noconvert(),
-          nb::arg("constants"), nb::arg("color").noconvert(), nb::arg("depth").noconvert().none(),
+    m.def("bin", &bin, nb::arg("state"), nb::arg("splats").noconvert(), nb::arg("keys").noconvert(),
+          nb::arg("image_width"), nb::arg("image_height"), nb::arg("x0"), nb::arg("y0"),
+          nb::arg("width"), nb::arg("height"), nb::arg("constants"), nb::arg("threads"));
+    m.def("blend", &blend, nb::arg("state"), nb::arg("constants"), nb::arg("background").noconvert(),
+          nb::arg("color").noconvert(), nb::arg("alpha").noconvert(),
+          nb::arg("depth").noconvert().none(), nb::arg("threads"));
+    m.def("blend_backward", &blend_backward, nb::arg("state"), nb::arg("constants"),
+          nb::arg("color").noconvert(), nb::arg("depth").noconvert().none(),
           nb::arg("grad_color").noconvert(), nb::arg("grad_alpha").noconvert().none(),
-          nb::arg("grad_depth").noconvert().none(), nb::arg("out").noconvert(), nb::arg("threads"));
+          nb::arg("grad_depth").noconvert().none(), nb::arg("threads"));
+    m.def("fold", &fold, nb::arg("state"), nb::arg("splats").noconvert(), nb::arg("out").noconvert(),
+          nb::arg("threads"));
 }
 
 }  // namespace grendel

@@ -92,6 +92,14 @@ GRENDEL_INLINE I16 operator|(I16 a, I16 b) { return {_mm512_or_si512(a.v, b.v)};
 template <int n> GRENDEL_INLINE I16 shift_left(I16 a) { return {_mm512_slli_epi32(a.v, n)}; }
 template <int n> GRENDEL_INLINE I16 shift_right(I16 a) { return {_mm512_srai_epi32(a.v, n)}; }
 
+// One register, for loops that would need too many registers with all 16 lanes at once.
+struct FN : F16 {
+    static constexpr int lanes = kLanes;
+    using F16::F16;
+    GRENDEL_INLINE FN(F16 x) : F16(x) {}
+    GRENDEL_INLINE static FN load(const float* p) { return F16::load(p); }
+};
+
 // Transpose 16 rows of 16 floats in place.
 GRENDEL_INLINE void transpose16(F16* r) {
     __m512 t[16], u[16];
@@ -191,9 +199,13 @@ struct F16 {
     GRENDEL_INLINE F16(float x) { GRENDEL_PARTS(v[i] = NativeF{} + x) }
     GRENDEL_INLINE static F16 load(const float* p) { F16 r; std::memcpy(&r, p, 64); return r; }
     GRENDEL_INLINE static F16 load_u8(const uint8_t* p) {
+        typedef uint8_t Bytes __attribute__((vector_size(kPartLanes)));
         F16 r;
-        for (int i = 0; i < kParts; i++)
-            for (int j = 0; j < kPartLanes; j++) r.v[i][j] = float(p[i * kPartLanes + j]);
+        for (int i = 0; i < kParts; i++) {
+            Bytes bytes;
+            std::memcpy(&bytes, p + i * kPartLanes, sizeof bytes);
+            r.v[i] = __builtin_convertvector(__builtin_convertvector(bytes, NativeI), NativeF);
+        }
         return r;
     }
     GRENDEL_INLINE void store(float* p) const { std::memcpy(p, v, 64); }
@@ -237,7 +249,6 @@ GRENDEL_INLINE F16 fnma(F16 a, F16 b, F16 c) { return fma(-a, b, c); }
         return a;                                                                         \
     }
 GRENDEL_UNARY(sqrt, std::sqrt)
-GRENDEL_UNARY(abs, std::fabs)
 GRENDEL_UNARY(round, std::nearbyint)
 GRENDEL_UNARY(ceil, std::ceil)
 GRENDEL_INLINE M16 operator<(F16 a, F16 b) { M16 r; GRENDEL_PARTS(r.v[i] = a.v[i] < b.v[i]) return r; }
@@ -251,6 +262,11 @@ GRENDEL_INLINE F16 negate_abs(M16 m, F16 a) {
     GRENDEL_PARTS(r.v[i] = (NativeF)((NativeI)a.v[i] | (m.v[i] & INT32_MIN)))
     return r;
 }
+GRENDEL_INLINE F16 abs(F16 a) {
+    F16 r;
+    GRENDEL_PARTS(r.v[i] = (NativeF)((NativeI)a.v[i] & INT32_MAX))
+    return r;
+}
 GRENDEL_INLINE F16 reciprocal(F16 a) { return F16(1.0f) / a; }
 GRENDEL_INLINE I16 to_int(F16 a) {
     I16 r;
@@ -262,12 +278,65 @@ GRENDEL_INLINE F16 to_float(I16 a) { F16 r; GRENDEL_PARTS(r.v[i] = __builtin_con
 GRENDEL_INLINE I16 bits(F16 a) { I16 r; GRENDEL_PARTS(r.v[i] = (NativeI)a.v[i]) return r; }
 GRENDEL_INLINE F16 from_bits(I16 a) { F16 r; GRENDEL_PARTS(r.v[i] = (NativeF)a.v[i]) return r; }
 
+#if defined(__AVX2__)
+// Eight rows of the lower or upper half: transposed, they are a quarter of the result.
+GRENDEL_INLINE void transpose8(const F16* r, int half, __m256* out) {
+    __m256 t[8], u[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps((__m256)r[i].v[half], (__m256)r[i + 1].v[half]);
+        t[i + 1] = _mm256_unpackhi_ps((__m256)r[i].v[half], (__m256)r[i + 1].v[half]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int j = 0; j < 2; j++) {
+            u[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
+            u[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        out[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+        out[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+    }
+}
+
+GRENDEL_INLINE void transpose16(F16* r) {
+    __m256 q[4][8];
+    for (int i = 0; i < 4; i++) transpose8(r + 8 * (i & 1), i >> 1, q[i]);
+    for (int i = 0; i < 8; i++) {
+        for (int j = 0; j < 2; j++) {
+            r[i].v[j] = (NativeF)q[j][i];
+            r[i + 8].v[j] = (NativeF)q[j + 2][i];
+        }
+    }
+}
+#else
 GRENDEL_INLINE void transpose16(F16* r) {
     float a[16][16], b[16][16];
     std::memcpy(a, r, sizeof a);
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 16; j++) b[i][j] = a[j][i];
     std::memcpy(r, b, sizeof b);
+}
+#endif
+
+// One register, for loops that would need too many registers with all 16 lanes at once.
+struct FN {
+    static constexpr int lanes = kPartLanes;
+    NativeF v;
+    GRENDEL_INLINE FN() = default;
+    GRENDEL_INLINE FN(NativeF x) : v(x) {}
+    GRENDEL_INLINE FN(float x) : v(NativeF{} + x) {}
+    GRENDEL_INLINE static FN load(const float* p) { FN r; std::memcpy(&r, p, sizeof r); return r; }
+    GRENDEL_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
+};
+GRENDEL_INLINE FN operator+(FN a, FN b) { return {a.v + b.v}; }
+GRENDEL_INLINE FN operator*(FN a, FN b) { return {a.v * b.v}; }
+GRENDEL_INLINE FN fma(FN a, FN b, FN c) {
+#if defined(__AVX2__) && defined(__FMA__)
+    return {(NativeF)_mm256_fmadd_ps(a.v, b.v, c.v)};
+#else
+    for (int j = 0; j < kPartLanes; j++) c.v[j] = std::fmaf(a.v[j], b.v[j], c.v[j]);
+    return c;
+#endif
 }
 
 GRENDEL_INLINE F16 sum_each(const F16* r) {

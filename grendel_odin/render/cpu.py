@@ -21,7 +21,7 @@ from grendel_odin.render.protocol import (
 
 
 class _Lease:
-    """Scratch memory of one rendering, given back for the next one when the rendering is dropped."""
+    """Scratch memory of one rendering; the next one has it once this rendering is dropped."""
 
     def __init__(self, splats: Splats, idle: list[_kernels.RenderState]) -> None:
         self.splats = splats
@@ -95,8 +95,7 @@ class CpuRenderer:
             splats.values,
             splats.rows,
             gradients,
-            torch.searchsorted(into.rows, splats.rows, out_int32=True),
-            True,
+            into.rows,
             into.values,
             self.threads,
         )
@@ -117,7 +116,7 @@ class CpuRenderer:
             alpha=torch.empty(size),
             depth=torch.empty(size) if with_depth else None,
         )
-        _kernels.render(
+        _kernels.bin(
             lease.state,
             splats.values,
             splats.keys,
@@ -125,6 +124,13 @@ class CpuRenderer:
             camera.height,
             rect.x0,
             rect.y0,
+            rect.width,
+            rect.height,
+            self._kernel_constants,
+            self.threads,
+        )
+        _kernels.blend(
+            lease.state,
             self._kernel_constants,
             background,
             rendering.color,
@@ -145,21 +151,20 @@ class CpuRenderer:
         """See Renderer.render_backward."""
         lease = rendering.saved
         assert isinstance(lease, _Lease)
-        splats = lease.splats
-        gradients = torch.empty_like(splats.values)
-        _kernels.render_backward(
+        gradients = torch.empty_like(lease.splats.values)
+        _kernels.blend_backward(
             lease.state,
-            splats.values,
             self._kernel_constants,
             rendering.color,
             rendering.depth if grad_depth is not None else None,
             grad_color,
             grad_alpha,
             grad_depth,
-            gradients,
             self.threads,
         )
+        _kernels.fold(lease.state, lease.splats.values, gradients, self.threads)
         return gradients
+
 
 def _stop_threshold(constants: Constants) -> float:
     """The kernels stop at T(1 - alpha) <= threshold; a strict test is the next float below."""

@@ -97,9 +97,7 @@ def test_lower_sh_degrees(degree: int) -> None:
     height=st.integers(1, HEIGHT),
 )
 @settings(max_examples=40, deadline=None)
-def test_a_rectangle_equals_the_crop(
-    seed: int, x0: int, y0: int, width: int, height: int
-) -> None:
+def test_a_rectangle_equals_the_crop(seed: int, x0: int, y0: int, width: int, height: int) -> None:
     table, camera = scene(seed)
     rect = Rect(x0, y0, min(width, WIDTH - x0), min(height, HEIGHT - y0))
     renderer = CpuRenderer(Constants(), 1)

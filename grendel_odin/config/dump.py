@@ -1,0 +1,43 @@
+"""Settings to YAML that `bind` reads back."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import yaml
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style for sections, one line for lists."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    tuple,
+    lambda dumper, items: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq", list(items), flow_style=True
+    ),
+)
+
+
+def dump(settings: Any) -> str:
+    """All settings of a tree as YAML text, defaults included, in the order of declaration."""
+    text: str = yaml.dump(
+        _plain(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        entries = (entry for entry in fields(value) if entry.init)
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in entries}
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    return value

@@ -1,0 +1,42 @@
+"""Settings of the data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grendel_odin.config import setting
+
+
+@dataclass(frozen=True, slots=True)
+class DataSettings:
+    """Which scene is read, and how its images are held."""
+
+    path: str = setting(
+        "", "Folder of the scene: images/ and a COLMAP model in sparse/0 or sparse."
+    )
+    images: str = setting("images", "Image folder inside data.path.")
+    downscale: int = setting(
+        1,
+        "Train on images N times smaller: taken from images_N where that folder exists, "
+        "else reduced as they are decoded.",
+        min=1,
+    )
+    test_every: int = setting(
+        8, "Every n-th view by sorted name, from the first, is a test view; 0 trains on all.", min=0
+    )
+    cache_gb: float = setting(4.0, "Memory for decoded images, in GB (10^9 bytes).", min=0.0)
+    workers: int = setting(2, "Threads that decode images ahead of their use.", min=1)
+
+    @property
+    def cache_bytes(self) -> int:
+        """The limit of the image cache in bytes."""
+        return int(self.cache_gb * 1e9)
+
+    def problems(self) -> list[str]:
+        """Faults that concern several fields at once."""
+        if self.test_every == 1:
+            return [
+                "data.test_every=1 makes every view a test view and leaves none to train on; "
+                "use 0 (train on all) or 2 and more"
+            ]
+        return []

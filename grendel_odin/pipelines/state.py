@@ -1,0 +1,73 @@
+"""What training changes: the table, the optimizer's moments, the statistics, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from grendel_odin import _kernels
+from grendel_odin.config import UserError
+from grendel_odin.data.cameras import Camera
+from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.optim.adam import Adam
+from grendel_odin.render.protocol import Splats
+
+
+class Statistics:
+    """What densification knows about each row since the last event."""
+
+    norms: Tensor
+    """[N] float32: sum over views of the norm of the 2D mean's gradient, in NDC units."""
+    counts: Tensor
+    """[N] int32: views in which the row was visible."""
+    radii: Tensor
+    """[N] int32: largest radius in pixels."""
+
+    def __init__(self, rows: int) -> None:
+        self.reset(rows)
+
+    def reset(self, rows: int) -> None:
+        """Forget everything; from now on there are `rows` rows."""
+        self.norms = torch.zeros(rows)
+        self.counts = torch.zeros(rows, dtype=torch.int32)
+        self.radii = torch.zeros(rows, dtype=torch.int32)
+
+    def add(self, splats: Splats, gradients: Tensor, camera: Camera, threads: int) -> None:
+        """Add one view: gradients [M, 10] of its splats, from the loss of this view alone."""
+        _kernels.accumulate_statistics(
+            *(splats.rows, gradients, splats.radii, camera.width, camera.height),
+            *(self.norms, self.counts, self.radii, threads),
+        )
+
+    def mean_norms(self) -> Tensor:
+        """[N] mean norm over the views in which a row was visible; 0 if there was none."""
+        return self.norms / self.counts.clamp(min=1)
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """Everything that has a row for each primitive; the rows correspond."""
+
+    table: PrimitiveTable
+    adam: Adam
+    statistics: Statistics
+
+    def rebuild(self, keep: Tensor, values: Tensor, ids: Tensor) -> None:
+        """Keep the rows `keep` [n] and append new ones, which start with zero moments.
+
+        Statistics begin anew. Raises UserError if two primitives would have the same id.
+        """
+        all_ids = torch.cat([self.table.ids[keep], ids])
+        if torch.unique(all_ids).numel() != all_ids.numel():
+            raise UserError(
+                "densification gave two primitives the same 64-bit id; "
+                "run again with another `seed`"
+            )
+        zeros = torch.zeros_like(values)
+        self.table.values = torch.cat([self.table.values[keep], values])
+        self.table.ids = all_ids
+        self.adam.m = torch.cat([self.adam.m[keep], zeros])
+        self.adam.v = torch.cat([self.adam.v[keep], zeros])
+        self.statistics.reset(len(self.table))

@@ -1,0 +1,115 @@
+"""Files that describe a run to viewers, to other tools and to whoever wants to repeat it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import grendel_odin
+from grendel_odin.config import dump
+from grendel_odin.data.scene import Scene
+from grendel_odin.data.views import Points, View
+from grendel_odin.render.settings import Background
+from grendel_odin.train.run_folder import MARKER, RunFolder
+from grendel_odin.train.settings import Settings
+
+PACKAGES = ("torch", "numpy", "scipy", "gsplat", "pycolmap", "pillow")
+VARIABLES = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "CUDA_VISIBLE_DEVICES")
+
+
+def describe_run(folder: RunFolder, settings: Settings, scene: Scene) -> None:
+    """Write the settings, the cameras, the initial points and the environment."""
+    folder.write(MARKER, dump(settings).encode())
+    folder.write("cfg_args", cfg_args(settings).encode())
+    folder.write_json("cameras.json", cameras([*scene.test, *scene.train]))
+    folder.write("input.ply", points_ply(scene.points))
+    folder.write_json("environment.json", environment())
+
+
+def cfg_args(settings: Settings) -> str:
+    """The text that the SIBR viewer reads."""
+    white = settings.renderer.background is Background.WHITE
+    return (
+        f"Namespace(sh_degree={settings.model.sh_degree}, "
+        f"source_path={str(Path(settings.data.path).resolve())!r}, "
+        f"model_path={str(Path(settings.output).resolve())!r}, "
+        f"images={settings.data.images!r}, white_background={white}, "
+        f"eval={settings.data.test_every > 0})"
+    )
+
+
+def cameras(views: Sequence[View]) -> list[dict[str, Any]]:
+    """Cameras as SIBR reads them: camera-to-world rotation, position, focal lengths."""
+    return [
+        {
+            "id": number,
+            "img_name": view.camera.name,
+            "width": view.camera.width,
+            "height": view.camera.height,
+            "position": view.camera.center.tolist(),
+            "rotation": view.camera.world_to_camera[:3, :3].T.tolist(),
+            "fy": float(view.camera.K[1, 1]),
+            "fx": float(view.camera.K[0, 0]),
+        }
+        for number, view in enumerate(views)
+    ]
+
+
+def points_ply(points: Points) -> bytes:
+    """The initial points as a PLY of positions, empty normals and colours."""
+    floats, colors = ("x", "y", "z", "nx", "ny", "nz"), ("red", "green", "blue")
+    rows = np.zeros(len(points.xyz), [(n, "<f4") for n in floats] + [(n, "u1") for n in colors])
+    for axis, name in enumerate(floats[:3]):
+        rows[name] = points.xyz[:, axis]
+    for channel, name in enumerate(colors):
+        rows[name] = points.rgb[:, channel]
+    header = [
+        *("ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"),
+        *(f"property float {name}" for name in floats),
+        *(f"property uchar {name}" for name in colors),
+        "end_header\n",
+    ]
+    return "\n".join(header).encode() + rows.tobytes()
+
+
+def environment() -> dict[str, Any]:
+    """Versions and the machine, without its name."""
+    return {
+        "grendel_odin": _version("grendel-odin"),
+        "git_sha": git_sha(),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def git_sha() -> str | None:
+    """The commit of the checkout that runs, None outside of one."""
+    root = Path(grendel_odin.__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

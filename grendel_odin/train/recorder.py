@@ -1,0 +1,153 @@
+"""Keeps the record of a run: metrics, models, evaluations and the summary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from grendel_odin.data.scene import Scene, View
+from grendel_odin.model.state_hash import state_sha256
+from grendel_odin.odin.graph import Stage
+from grendel_odin.pipelines.densify import Densification
+from grendel_odin.render import background_color
+from grendel_odin.train.evaluate import Evaluation, evaluate
+from grendel_odin.train.log import RunLog
+from grendel_odin.train.progress import Progress, Scores, Status, summary
+from grendel_odin.train.run_folder import RunFolder
+from grendel_odin.train.settings import Settings
+from grendel_odin.train.step import Step, Unit
+
+TRAIN_SLICE = 5
+
+
+class Recorder:
+    """Writes to the run folder and the log what happens in the run."""
+
+    def __init__(
+        self, settings: Settings, scene: Scene, step: Step, folder: RunFolder, log: RunLog
+    ) -> None:
+        self.settings, self.scene, self.step = settings, scene, step
+        self.folder, self.log = folder, log
+        self.progress = Progress()
+        self._started = time.perf_counter()
+
+    def begin(self) -> None:
+        """Say what is trained, and evaluate the untrained model."""
+        self.log.say(
+            f"{self.scene.path}: {len(self.scene.train)} training views, {len(self.scene.test)} "
+            f"test views, {len(self.step.state.table):,} points; results go to {self.folder.path}"
+        )
+        limit = self.settings.model.max_primitives
+        if 0 < limit < len(self.step.state.table):
+            self.log.say(f"warning: more points than model.max_primitives={limit}: no growth")
+        self.evaluate([0])
+
+    def unit(self, unit: Unit) -> None:
+        """Count the images of a unit; report every `train.log_every` iterations."""
+        progress, losses = self.progress, unit.losses
+        progress.images += unit.window.size
+        progress.iteration = min(unit.window.last, self.settings.train.iterations)
+        progress.sh_degree = unit.sh_degree
+        primitives = len(self.step.state.table)
+        self.log.progress(progress.iteration, unit.loss, primitives)
+        if unit.window.multiples(self.settings.train.log_every):
+            self.log.event(
+                *("train", progress.iteration),
+                loss=unit.loss,
+                l1=sum(loss.l1 for loss in losses) / len(losses),
+                ssim=sum(loss.ssim for loss in losses) / len(losses),
+                num_primitives=primitives,
+                sh_degree=unit.sh_degree,
+                train_wall_s=progress.train_seconds,
+            )
+
+    def densified(self, done: Densification, merged: int) -> None:
+        """Report a densification; `merged` other marks of the schedule were done with it."""
+        progress, primitives = self.progress, len(self.step.state.table)
+        progress.merged_densifications += merged
+        self.log.event(
+            *("densify", progress.iteration),
+            **asdict(done),
+            merged=merged,
+            num_primitives=primitives,
+        )
+        if done.capped and not progress.capped:
+            progress.capped = True
+            limit = self.settings.model.max_primitives
+            self.log.say(f"{progress.iteration}: model.max_primitives={limit} limits growth")
+        if done.kept_all:
+            self.log.say(
+                f"warning: {progress.iteration}: pruning would have left no primitive, so none was "
+                "pruned; check the cameras and images, or lower densify.prune_opa"
+            )
+
+    def reset(self, merged: int) -> None:
+        """Report an opacity reset."""
+        self.progress.merged_resets += merged
+        self.log.event("reset_opacity", self.progress.iteration, merged=merged)
+
+    def save(self, iteration: int) -> None:
+        """Write the model under an iteration's name."""
+        comments = [f"grendel-odin iteration {iteration}"]
+        if self.settings.renderer.antialiased:
+            comments.append("rasterize_mode antialiased")
+        dropped = self.folder.save_model(self.step.state.table, iteration, comments)
+        if dropped:
+            self.log.say(f"warning: {iteration}: {dropped} rows that are not finite were not saved")
+        self.progress.saved = iteration
+
+    def evaluate(self, iterations: Sequence[int]) -> None:
+        """Score the model on all test views and a slice of the training views.
+
+        It is done once, and noted under each of the iterations; without any it is not done.
+        """
+        if not iterations:
+            return
+        train, test = self.scene.train, self.scene.test
+        scores = Scores(
+            test=self._score(test) if test else None,
+            train=self._score(train[:: -(-len(train) // TRAIN_SLICE)]),
+        )
+        figures = {**scores.figures(), "num_primitives": len(self.step.state.table)}
+        views = {name: asdict(score) for name, score in scores.best_known.per_view.items()}
+        for iteration in iterations:
+            self.progress.scores[iteration] = scores
+            self.log.event("eval", iteration, **figures)
+            stats = {**figures, "num_GS": figures["num_primitives"], "per_view": views}
+            self.folder.write_json(f"stats/val_step{max(0, iteration - 1):04d}.json", stats)
+            self.log.say(f"{iteration}: {_line(scores)}, {figures['num_primitives']:,} primitives")
+
+    def _score(self, views: Sequence[View]) -> Evaluation:
+        step = self.step
+        return evaluate(
+            *(step.renderer, step.state.table, views, step.images),
+            *(background_color(self.settings.renderer), self.progress.sh_degree, step.threads),
+        )
+
+    def end(self, status: Status, stage_seconds: Mapping[Stage, float]) -> None:
+        """Save the model, if it is not, and the summary."""
+        progress, table = self.progress, self.step.state.table
+        if progress.saved != progress.iteration:
+            self.save(progress.iteration)
+        wall = time.perf_counter() - self._started
+        figures = summary(self.settings, progress, status, stage_seconds, wall)
+        model = {"num_primitives": len(table), "state_sha256": state_sha256(table)}
+        self.folder.write_json("summary.json", {**figures, **model})
+        self.log.event("end", progress.iteration, status=status.value)
+        speed = f"{figures['views_per_s']:.1f} images/s" if progress.images else "no step was taken"
+        self.log.say(f"{status.value} at iteration {progress.iteration}: {wall:.1f} s, {speed}")
+        self.log.say(f"model: {self.folder.ply_path(progress.iteration)}")
+
+    def close(self) -> None:
+        """Close the log."""
+        self.log.close()
+
+
+def _line(scores: Scores) -> str:
+    """Scores in one line."""
+    return ", ".join(
+        f"{name} PSNR {each.psnr:.2f} SSIM {each.ssim:.3f} L1 {each.l1:.4f} ({each.num_views})"
+        for name, each in [("test", scores.test), ("train", scores.train)]
+        if each is not None
+    )

@@ -1,0 +1,158 @@
+"""results.json and per_view.json, keyed as the 3DGS and 2DGS metrics tools key them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from torch import Tensor
+
+from grendel_odin.config import UserError
+from grendel_odin.report.lpips import Lpips
+from grendel_odin.report.pictures import read_png
+from grendel_odin.train.evaluate import score
+
+
+class Split(str, Enum):
+    """Which views; a value names the run's folder of renders."""
+
+    TRAIN = "train"
+    TEST = "test"
+
+    def file(self, stem: str) -> str:
+        """results.json holds test views, as elsewhere; train views have a file of their own."""
+        return f"{stem}.json" if self is Split.TEST else f"{stem}_{self.value}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A render and its truth, uint8 [3, H, W], under the name of their PNG files."""
+
+    name: str
+    render: Tensor
+    truth: Tensor
+
+
+class Scores:
+    """SSIM, PSNR and, where there are weights, LPIPS of pairs of images, by name."""
+
+    def __init__(self, lpips: Lpips | None, threads: int = 1) -> None:
+        self._lpips = lpips
+        self._threads = threads
+        self.per_view: dict[str, dict[str, float]] = {"SSIM": {}, "PSNR": {}}
+        if lpips:
+            self.per_view["LPIPS"] = {}
+
+    def add(self, pair: Pair) -> None:
+        both = score(pair.render, pair.truth, self._threads)
+        self.per_view["SSIM"][pair.name] = both.ssim
+        self.per_view["PSNR"][pair.name] = both.psnr
+        if self._lpips:
+            distance = self._lpips(pair.render / 255.0, pair.truth / 255.0)
+            self.per_view["LPIPS"][pair.name] = distance
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {metric: fmean(values.values()) for metric, values in self.per_view.items()}
+
+    def save(self, run: Path, split: Split, method: str) -> None:
+        """Put the scores under `method` in both files; other methods' entries stay."""
+        results: dict[str, Any] = dict(self.means)
+        if self._lpips:
+            results["LPIPS_net"] = self._lpips.convention
+        _merge(run / split.file("results"), method, results)
+        _merge(run / split.file("per_view"), method, self.per_view)
+
+
+def png_names(names: Sequence[str]) -> list[str]:
+    """A flat PNG name for each image name: `a/b.jpg` to `a_b.png`, a number where two would meet.
+
+    Flat, since metrics tools list the folder and open every entry.
+    """
+    flat = [name.replace("\\", "/").replace("/", "_") for name in names]
+    stems = [name.rpartition(".")[0] or name for name in flat]
+    uses = Counter(stem.lower() for stem in stems)
+    return [
+        f"{stem}.png" if uses[stem.lower()] == 1 else f"{index:05d}_{stem}.png"
+        for index, stem in enumerate(stems)
+    ]
+
+
+def remove_renders(folder: Path) -> None:
+    """Remove the PNG files of an earlier rendering, which may have had other views."""
+    for path in [*folder.glob("renders/*.png"), *folder.glob("gt/*.png")]:
+        path.unlink()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure to write (disk full, no permission) into a UserError."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise UserError(
+            f"{where}: cannot write ({error.strerror or error}). Next: free space there, or "
+            "choose another output folder."
+        ) from error
+
+
+def methods_on_disk(run: Path, split: Split) -> list[str]:
+    """Names (ours_N) of what was rendered of a split. Raises UserError where there is none."""
+    methods = sorted(path.parent.name for path in (run / split.value).glob("*/renders"))
+    if not methods:
+        raise UserError(f"{run / split.value}: nothing rendered. Next: run render.py -m {run}.")
+    return methods
+
+
+def pairs_on_disk(folder: Path) -> Iterator[Pair]:
+    """Renders and truths in FOLDER/renders and FOLDER/gt.
+
+    Raises UserError where a folder is missing or empty, or a render has no truth of its size.
+    """
+    names = sorted(path.name for path in (folder / "renders").glob("*.png"))
+    if not names:
+        raise UserError(f"{folder / 'renders'}: no PNG files. Next: run render.py -m RUN first.")
+    missing = [name for name in names if not (folder / "gt" / name).is_file()]
+    if missing:
+        raise UserError(
+            f"{folder / 'gt'}: {len(missing)} of {len(names)} truths are missing: "
+            f"{', '.join(missing[:5])}. Next: run render.py again."
+        )
+    for name in names:
+        render, truth = read_png(folder / "renders" / name), read_png(folder / "gt" / name)
+        if render.shape != truth.shape:
+            sizes = f"{tuple(render.shape[:0:-1])} and {tuple(truth.shape[:0:-1])}"
+            raise UserError(f"{folder}: render and gt of {name} differ in size: {sizes}.")
+        yield Pair(name, render, truth)
+
+
+def _merge(path: Path, method: str, entry: Mapping[str, Any]) -> None:
+    content: dict[str, Any] = {}
+    if path.exists():
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: not JSON ({error}). Next: remove the file.") from error
+        if not isinstance(content, dict):
+            raise UserError(f"{path}: not a JSON object. Next: remove the file.")
+    content[method] = _finite(entry)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity (PSNR of equal images) and no NaN: null stands for them."""
+    if isinstance(value, Mapping):
+        return {key: _finite(child) for key, child in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

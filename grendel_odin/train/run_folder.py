@@ -1,0 +1,112 @@
+"""The folder of a run: the names that viewers and other trainers' tools look for.
+
+A folder that holds a run is refused, unless `train.overwrite=true`: then what an earlier run (or
+its renders) left there is removed first, and other files stay. (The 3DGS trainer writes over it
+without a word and leaves a mixture of both runs.) A folder with other content is always refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grendel_odin.config import UserError
+from grendel_odin.model.ply import write_ply
+from grendel_odin.model.table import PrimitiveTable
+
+MARKER = "cfg.yml"
+FILES = (
+    *("cfg_args", "cameras.json", "input.ply", "environment.json", "metrics.jsonl"),
+    *("summary.json", "results.json", "per_view.json", "results_train.json"),
+    "per_view_train.json",
+)
+FOLDERS = ("point_cloud", "logs", "stats", "tb", "test", "train", "videos", "checkpoints")
+
+
+def check_output(output: str, overwrite: bool) -> None:
+    """Raise UserError if a run could not write into this folder; changes nothing."""
+    path = Path(output)
+    if path.is_dir():
+        if (path / MARKER).is_file() and not overwrite:
+            raise UserError(
+                f"output={output} already holds a run; name another folder, "
+                "or add train.overwrite=true to replace that run"
+            )
+        if any(path.iterdir()) and not (path / MARKER).is_file():
+            raise UserError(
+                f"output={output} holds files that are no run of this program; "
+                "name a new or empty folder"
+            )
+    elif path.exists():
+        raise UserError(f"output={output} is a file; name a folder")
+    parent = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"output={output}: cannot write to {parent}; name a folder elsewhere")
+
+
+class RunFolder:
+    """Writes the results of one run; each file appears complete or not at all."""
+
+    def __init__(self, output: str, overwrite: bool) -> None:
+        """Make the folder, or empty it of an earlier run. Raises UserError if it cannot."""
+        check_output(output, overwrite)
+        self.path = Path(output)
+        try:
+            self._clear()
+            (self.path / "logs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"output={output}: {error.strerror}: {error.filename}") from error
+
+    def _clear(self) -> None:
+        for name in (MARKER, *FILES):
+            (self.path / name).unlink(missing_ok=True)
+        for name in FOLDERS:
+            if (self.path / name).is_dir():
+                shutil.rmtree(self.path / name)
+
+    def ply_path(self, iteration: int) -> Path:
+        """Where the model of an iteration lies."""
+        return self.path / "point_cloud" / f"iteration_{iteration}" / "point_cloud.ply"
+
+    def save_model(self, table: PrimitiveTable, iteration: int, comments: list[str]) -> int:
+        """Write the model; returns the number of rows dropped because they are not finite."""
+        path = self.ply_path(iteration)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return write_ply(path, table, comments)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+    def write_json(self, name: str, content: Mapping[str, Any] | list[Any]) -> None:
+        """Write a JSON file; `name` may have a folder."""
+        self.write(name, (to_json(content, indent=2) + "\n").encode())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file. Raises UserError if it cannot."""
+        path = self.path / name
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def to_json(content: Any, indent: int | None = None) -> str:
+    """JSON text; it knows neither infinity nor NaN: null stands for them."""
+    return json.dumps(_finite(content), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(child) for child in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,103 @@
+"""The training loop of one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from grendel_odin.config import UserError
+from grendel_odin.data.scene import Scene
+from grendel_odin.odin.execute import Executor
+from grendel_odin.pipelines.window import windows
+from grendel_odin.train.interrupt import Interrupt
+from grendel_odin.train.progress import Status
+from grendel_odin.train.recorder import Recorder
+from grendel_odin.train.sampler import lookahead, units
+from grendel_odin.train.settings import Settings
+from grendel_odin.train.step import Step, Unit
+
+PREFETCHED_IMAGES = 8
+
+
+class Trainer:
+    """Trains until the last iteration or Ctrl-C; the recorder writes the results."""
+
+    def __init__(self, settings: Settings, scene: Scene, step: Step, recorder: Recorder) -> None:
+        self.settings, self.scene, self.step, self.recorder = settings, scene, step, recorder
+        self.executor = Executor()
+
+    def run(self) -> Status:
+        """Train. Whatever ends it, the model of the last whole unit is saved."""
+        with Interrupt() as interrupt:
+            self.recorder.begin()
+            try:
+                for unit in self.units():
+                    with self.training():
+                        self.executor.run(self.step.tasks(unit))
+                    self.recorder.unit(unit)
+                    self.milestones(unit)
+                    with self.training():
+                        self.fence(unit)
+                    if interrupt.requested:
+                        break
+            except UserError:
+                self.end(Status.FAILED)
+                raise
+            left = self.settings.train.iterations - self.recorder.progress.iteration
+            return self.end(Status.INTERRUPTED if left else Status.COMPLETE)
+
+    def units(self) -> Iterator[Unit]:
+        """The units of the run; images of later ones are decoded ahead."""
+        train, views = self.settings.train, self.scene.train
+        drawn = units(len(views), train.batch_size, self.settings.seed)
+        ahead = lookahead(
+            ([views[number] for number in unit] for unit in drawn),
+            -(-PREFETCHED_IMAGES // train.batch_size),
+            self.step.images.prefetch,
+        )
+        pipeline = self.step.pipeline
+        for index, window in enumerate(windows(train.iterations, train.batch_size)):
+            # Nothing would train what the last unit densifies or resets.
+            last = window.last >= train.iterations
+            refine, reset = pipeline.refine_marks(window), pipeline.reset_marks(window)
+            yield Unit(index, window, next(ahead), 0 if last else refine, 0 if last else reset)
+
+    def milestones(self, unit: Unit) -> None:
+        """Save and evaluate under each nominal iteration, before the unit densifies or resets."""
+        train = self.settings.train
+        for mark in unit.window.marks([*train.save_iterations, train.iterations]):
+            if mark <= train.iterations:
+                self.recorder.save(mark)
+        marks = unit.window.marks([*train.eval_iterations, train.iterations])
+        self.recorder.evaluate([mark for mark in marks if mark <= train.iterations])
+
+    def fence(self, unit: Unit) -> None:
+        """Structural changes: densification, then the opacity reset; once, however many marks."""
+        start = time.perf_counter()
+        if unit.refine_marks:
+            done = self.step.pipeline.refine(self.step.state, unit.window)
+            self.recorder.densified(done, merged=unit.refine_marks - 1)
+        if unit.reset_marks:
+            self.step.pipeline.reset(self.step.state)
+            self.recorder.reset(merged=unit.reset_marks - 1)
+        self.recorder.progress.fence_seconds += time.perf_counter() - start
+
+    def end(self, status: Status) -> Status:
+        """Write what is left to write."""
+        self.recorder.end(status, self.executor.seconds)
+        return status
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Counts as training time; evaluation and saving do not."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.recorder.progress.train_seconds += time.perf_counter() - start
+
+    def close(self) -> None:
+        """Let go of threads and files."""
+        self.step.images.close()
+        self.recorder.close()

@@ -1,0 +1,60 @@
+"""Render a trained model: `python render.py -m RUN`, or a PLY: `--ply FILE -s DATA`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from grendel_odin.config import UserError
+from grendel_odin.train.paths import PathKind
+from grendel_odin.train.render_run import Renders
+from grendel_odin.train.results import Split
+from grendel_odin.train.saved_model import LATEST, model_of_ply, model_of_run
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="render.py", description=__doc__)
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("-m", "--model_path", type=Path, metavar="RUN", help="folder of a run")
+    model.add_argument("--ply", type=Path, metavar="FILE", help="a 3DGS PLY of any trainer")
+    add = parser.add_argument
+    add("-s", "--source_path", metavar="DATA", help="folder of the scene (with -m: if it moved)")
+    add("-o", "--output", type=Path, metavar="OUT", help="with --ply: output folder")
+    add("--iteration", type=int, default=LATEST, metavar="N", help="of the run; -1: latest")
+    add("--skip_train", action="store_true", help="leave the training views out")
+    add("--skip_test", action="store_true", help="leave the test views out")
+    add("--path", choices=[kind.value for kind in PathKind], help="render a film instead of views")
+    add("--frames", type=int, default=120, help="of the film (default 120)")
+    add("overrides", nargs="*", metavar="key=value", help="such as renderer.background=white")
+    return parser.parse_intermixed_args(arguments)
+
+
+def render(args: argparse.Namespace) -> None:
+    moved = [f"data.path={args.source_path}"] if args.source_path else []
+    overrides = [*moved, *args.overrides]
+    if args.skip_train and args.skip_test and not args.path:
+        raise UserError("nothing to render: leave out --skip_train or --skip_test, or give --path")
+    from_ply = model_of_ply(args.ply, args.output, overrides) if args.ply else None
+    renders = Renders(from_ply or model_of_run(args.model_path, args.iteration, overrides))
+    if args.path:
+        print(renders.film(PathKind(args.path), args.frames))
+    skipped = {Split.TRAIN: args.skip_train, Split.TEST: args.skip_test}
+    for split in [split for split in Split if not (args.path or skipped[split])]:
+        print(renders.views(split))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        render(parse(arguments))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from data_helpers import noise, save, view_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from grendel_odin.config import UserError
+from grendel_odin.data.images import ImageStore, check_images, decode, stored_size
+
+BLACK = (0, 0, 0)
+
+
+def _decode(path: Path, size: tuple[int, int], **more: object) -> np.ndarray:
+    """uint8 [H, W, 3]"""
+    tensor = decode(view_of(path, size, **more), BLACK)  # type: ignore[arg-type]
+    assert tensor.dtype == torch.uint8
+    assert tensor.is_contiguous()
+    assert tensor.shape == (3, size[1], size[0])
+    return tensor.permute(1, 2, 0).numpy()
+
+
+def test_rgb_is_planar_and_exact(tmp_path: Path) -> None:
+    pixels = noise(7, 5)
+    save(tmp_path / "a.png", pixels)
+    np.testing.assert_array_equal(_decode(tmp_path / "a.png", (7, 5)), pixels)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P"])
+def test_grey_and_palette_become_rgb(tmp_path: Path, mode: str) -> None:
+    picture = Image.fromarray(noise(7, 5)).convert(mode)
+    picture.save(tmp_path / "a.png")
+    expected = np.asarray(picture.convert("RGB"))
+    np.testing.assert_array_equal(_decode(tmp_path / "a.png", (7, 5)), expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    mode=st.sampled_from(["RGBA", "LA"]),
+    background=st.tuples(*[st.sampled_from([0.0, 0.25, 1.0])] * 3),
+)
+def test_alpha_is_composited_on_the_background(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    mode: str,
+    background: tuple[float, float, float],
+) -> None:
+    path = tmp_path_factory.mktemp("alpha") / "a.png"
+    picture = Image.fromarray(noise(6, 4, seed, 4)).convert(mode)
+    picture.save(path)
+    view = view_of(path, (6, 4))
+    store = ImageStore([view], background, 10**6, 1)
+    rgba = np.asarray(picture.convert("RGBA")).astype(float)
+    alpha = rgba[..., 3:] / 255
+    expected = rgba[..., :3] * alpha + 255 * np.array(background) * (1 - alpha)
+    found = store.get(view).permute(1, 2, 0).numpy()
+    store.close()
+    assert np.abs(found - expected).max() <= 1.01
+
+
+def test_hidden_colours_do_not_leak_when_resized(tmp_path: Path) -> None:
+    rgba = np.zeros((16, 16, 4), np.uint8)
+    rgba[:, 8:] = (200, 10, 30, 255)
+    rgba[:, :8] = (0, 255, 0, 0)  # green that nobody should see
+    save(tmp_path / "a.png", rgba)
+    small = _decode(tmp_path / "a.png", (5, 5), stored=(16, 16))
+    assert small[..., 1].max() <= 12
+
+
+def test_reduced_images_are_antialiased(tmp_path: Path) -> None:
+    stripes = np.zeros((8, 64, 3), np.uint8)
+    stripes[:, ::2] = 255
+    save(tmp_path / "a.png", stripes)
+    small = _decode(tmp_path / "a.png", (16, 2), stored=(64, 8))
+    assert np.abs(small[:, 2:-2].astype(int) - 128).max() < 8
+
+
+def test_exif_orientation_is_ignored(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(noise(7, 5)).save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(_decode(tmp_path / "a.png", (7, 5)), noise(7, 5))
+
+
+def _wide(path: Path) -> None:
+    Image.fromarray(np.full((5, 7), 40000, np.uint16)).save(path)
+
+
+def _cmyk(path: Path) -> None:
+    Image.fromarray(noise(7, 5)).convert("CMYK").save(path)
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.png", _wide), ("a.jpg", _cmyk)])
+def test_other_pixel_formats_are_refused_by_name(tmp_path: Path, name: str, write: object) -> None:
+    write(tmp_path / name)  # type: ignore[operator]
+    view = view_of(tmp_path / name, (7, 5))
+    with pytest.raises(UserError, match=name):
+        decode(view, BLACK)
+    with pytest.raises(UserError, match="convert it"):
+        check_images([view])
+
+
+def test_a_cut_image_is_named_when_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    Image.fromarray(noise(64, 64)).save(path)
+    path.write_bytes(path.read_bytes()[:1500])
+    with pytest.raises(UserError, match=r"a\.jpg cannot be decoded"):
+        decode(view_of(path, (64, 64)), BLACK)
+
+
+def test_a_missing_image_is_named_when_decoded(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.jpg cannot be decoded"):
+        decode(view_of(tmp_path / "a.jpg", (64, 64)), BLACK)
+
+
+def test_check_lists_every_problem(tmp_path: Path) -> None:
+    save(tmp_path / "good.png", noise(7, 5))
+    save(tmp_path / "turned.png", noise(5, 7))
+    (tmp_path / "broken.png").write_bytes(b"")
+    names = ["good.png", "turned.png", "broken.png", "lost.png", "gone.png"]
+    views = [view_of(tmp_path / name, (7, 5), i) for i, name in enumerate(names)]
+    check_images(views[:1])
+    with pytest.raises(UserError) as caught:
+        check_images(views)
+    message = str(caught.value)
+    assert "turned.png is 5x7, but the camera of turned.png is 7x5" in message
+    assert "broken.png cannot be decoded" in message
+    assert "2 of 5 image files are missing" in message
+    assert "lost.png, gone.png" in message
+    assert "good.png" not in message
+
+
+def test_stored_size_reads_the_header_or_says_nothing(tmp_path: Path) -> None:
+    save(tmp_path / "a.png", noise(7, 5))
+    (tmp_path / "b.png").write_bytes(b"x")
+    assert stored_size(tmp_path / "a.png") == (7, 5)
+    assert stored_size(tmp_path / "b.png") is None
+    assert stored_size(tmp_path / "c.png") is None
+
+
+def test_store_prefetches_and_keeps(tmp_path: Path) -> None:
+    views = []
+    for i in range(4):
+        save(tmp_path / f"{i}.png", noise(7, 5, i))
+        views.append(view_of(tmp_path / f"{i}.png", (7, 5), i))
+    store = ImageStore(views, (0, 0, 0), 10**6, 2)
+    assert store.total_bytes == 4 * 105
+    store.prefetch(views)
+    images = [store.get(view) for view in views]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    for i, view in enumerate(views):
+        assert store.get(view) is images[i]
+        np.testing.assert_array_equal(images[i].permute(1, 2, 0).numpy(), noise(7, 5, i))
+    store.close()

@@ -1,0 +1,191 @@
+"""Evaluation: known scores of known errors, 8-bit rounding, names, files on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from grendel_odin.config import UserError
+from grendel_odin.data.cameras import Camera
+from grendel_odin.data.images import ImageStore
+from grendel_odin.data.views import View
+from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.render.protocol import SPLAT_WIDTH, Constants, Rect, Rendering, Splats
+from grendel_odin.report.pictures import write_png
+from grendel_odin.train.evaluate import evaluate, score
+from grendel_odin.train.results import Pair, Scores, Split, pairs_on_disk, png_names
+
+BLACK = (0.0, 0.0, 0.0)
+WIDTH, HEIGHT = 40, 30
+
+
+class FlatRenderer:
+    """Renders every pixel in one colour, whatever the model."""
+
+    constants = Constants()
+
+    def __init__(self, level: float) -> None:
+        self.level = level
+
+    def project(self, table: PrimitiveTable, camera: Camera, sh_degree: int) -> Splats:
+        def none(*shape: int) -> Tensor:
+            return torch.zeros(0, *shape, dtype=torch.int32)
+
+        return Splats(torch.zeros(0, SPLAT_WIDTH), none(), none(), none(2))
+
+    def render(
+        self,
+        splats: Splats,
+        camera: Camera,
+        rect: Rect,
+        background: Tensor,
+        with_depth: bool = False,
+    ) -> Rendering:
+        size = (rect.height, rect.width)
+        return Rendering(torch.full((3, *size), self.level), torch.ones(size), None)
+
+    def project_backward(self, *_: object) -> None:
+        raise NotImplementedError
+
+    def render_backward(self, *_: object) -> Tensor:
+        raise NotImplementedError
+
+
+def views_of_levels(folder: Path, levels: list[int]) -> list[View]:
+    """Flat grey photographs and the cameras that took them."""
+    views = []
+    for index, level in enumerate(levels):
+        path = folder / f"{index:03d}.png"
+        Image.fromarray(np.full((HEIGHT, WIDTH, 3), level, np.uint8)).save(path)
+        camera = Camera(path.name, WIDTH, HEIGHT, np.diag([30.0, 30.0, 1.0]), np.eye(4))
+        views.append(View(camera, path, index))
+    return views
+
+
+def evaluate_flat(views: list[View], level: float):  # type: ignore[no-untyped-def]
+    images = ImageStore(views, BLACK, 1 << 20, 1)
+    try:
+        renderer = FlatRenderer(level)
+        return evaluate(renderer, PrimitiveTable.empty(0), views, images, BLACK, 0, 1)
+    finally:
+        images.close()
+
+
+def test_scores_of_known_errors(tmp_path: Path) -> None:
+    views = views_of_levels(tmp_path, [100, 151])
+    result = evaluate_flat(views, 125 / 255)
+    errors = [25 / 255, 26 / 255]
+    psnrs = [-20 * math.log10(error) for error in errors]
+    assert result.num_views == 2
+    assert result.l1 == pytest.approx(sum(errors) / 2, rel=1e-5)
+    assert result.psnr == pytest.approx(sum(psnrs) / 2, rel=1e-5)  # by image, then averaged
+    assert [each.psnr for each in result.per_view.values()] == pytest.approx(psnrs, rel=1e-5)
+    assert list(result.per_view) == ["000.png", "001.png"]
+    assert 0.0 < result.ssim < 1.0
+
+
+def test_renders_are_rounded_to_8_bits_first(tmp_path: Path) -> None:
+    views = views_of_levels(tmp_path, [128])
+    result = evaluate_flat(views, 128.4 / 255)
+    assert (result.l1, result.psnr) == (0.0, math.inf)
+    assert result.ssim == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("level", "shown"), [(-0.5, 0), (1.7, 255), (math.nan, 0)])
+def test_colours_out_of_range_are_clamped(tmp_path: Path, level: float, shown: int) -> None:
+    assert evaluate_flat(views_of_levels(tmp_path, [shown]), level).l1 == 0.0
+
+
+def test_no_views_give_nan(tmp_path: Path) -> None:
+    result = evaluate_flat([], 0.5)
+    assert result.num_views == 0
+    assert math.isnan(result.psnr)
+
+
+def test_psnr_is_of_the_whole_image() -> None:
+    truth = torch.zeros(3, HEIGHT, WIDTH, dtype=torch.uint8)
+    render = truth.clone()
+    render[0] = 51  # one channel off by 0.2: the mean of channel PSNRs would be infinite
+    assert score(render, truth, 1).psnr == pytest.approx(-10 * math.log10(0.04 / 3), rel=1e-5)
+
+
+def test_png_names_are_flat_and_unique() -> None:
+    assert png_names(["a.jpg", "left/b.c.JPG", "noext"]) == ["a.png", "left_b.c.png", "noext.png"]
+    names = png_names(["a.jpg", "a.png", "x/y.jpg", "x_y.jpg", "../up.jpg", "d\\e.jpg"])
+    assert len({name.lower() for name in names}) == 6
+    assert not any("/" in name or "\\" in name for name in names)
+
+
+def noisy_pairs(count: int) -> list[Pair]:
+    draw = torch.Generator().manual_seed(1)
+
+    def image() -> Tensor:
+        return torch.randint(0, 256, (3, HEIGHT, WIDTH), generator=draw, dtype=torch.uint8)
+
+    return [Pair(f"{index}.png", image(), image()) for index in range(count)]
+
+
+def test_scores_from_disk_equal_scores_from_memory(tmp_path: Path) -> None:
+    pairs, memory, disk = noisy_pairs(3), Scores(None), Scores(None)
+    for pair in pairs:
+        memory.add(pair)
+        write_png(tmp_path / "renders" / pair.name, pair.render)
+        write_png(tmp_path / "gt" / pair.name, pair.truth)
+    for pair in pairs_on_disk(tmp_path):
+        disk.add(pair)
+    assert disk.per_view == memory.per_view
+    assert disk.means == memory.means
+
+
+def test_results_files_have_the_usual_keys_and_keep_other_entries(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text('{"ours_7000": {"PSNR": 20.0}}')
+    scores = Scores(None)
+    for pair in noisy_pairs(2):
+        scores.add(pair)
+    scores.save(tmp_path, Split.TEST, "ours_30000")
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert set(results) == {"ours_7000", "ours_30000"}
+    assert set(results["ours_30000"]) == {"SSIM", "PSNR"}
+    per_view = json.loads((tmp_path / "per_view.json").read_text())["ours_30000"]
+    assert set(per_view["SSIM"]) == set(per_view["PSNR"]) == {"0.png", "1.png"}
+    assert results["ours_30000"]["PSNR"] == pytest.approx(sum(per_view["PSNR"].values()) / 2)
+
+
+def test_infinite_psnr_is_null_in_json(tmp_path: Path) -> None:
+    image = torch.zeros(3, HEIGHT, WIDTH, dtype=torch.uint8)
+    scores = Scores(None)
+    scores.add(Pair("a.png", image, image))
+    scores.save(tmp_path, Split.TRAIN, "ours_1")
+    content = (tmp_path / "results_train.json").read_text()
+    assert json.loads(content)["ours_1"]["PSNR"] is None
+    assert "Infinity" not in content
+
+
+def test_damaged_results_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{")
+    scores = Scores(None)
+    scores.add(noisy_pairs(1)[0])
+    with pytest.raises(UserError, match=r"results\.json"):
+        scores.save(tmp_path, Split.TEST, "ours_1")
+
+
+def test_incomplete_folders_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no PNG files"):
+        list(pairs_on_disk(tmp_path))
+    pair = noisy_pairs(1)[0]
+    write_png(tmp_path / "renders" / "a.png", pair.render)
+    with pytest.raises(UserError, match=r"1 of 1 truths are missing: a\.png"):
+        list(pairs_on_disk(tmp_path))
+    write_png(tmp_path / "gt" / "a.png", pair.truth[:, :-1])
+    with pytest.raises(UserError, match="differ in size"):
+        list(pairs_on_disk(tmp_path))
+    (tmp_path / "gt" / "a.png").write_bytes(b"not a PNG")
+    with pytest.raises(UserError, match=r"a\.png: cannot read"):
+        list(pairs_on_disk(tmp_path))
