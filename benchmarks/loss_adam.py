@@ -9,14 +9,11 @@ repeats: a busy machine shows in the medians.
 from __future__ import annotations
 
 import json
-import platform
-import statistics
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from common import machine, measure
 
 from grendel_odin import _kernels
 from grendel_odin.model.table import PrimitiveTable
@@ -24,30 +21,9 @@ from grendel_odin.optim import Adam, OptimizerKind
 from grendel_odin.render.losses import PhotometricLoss
 from grendel_odin.render.protocol import RowGradients
 
-SECONDS = 1.0
 IMAGES = [(400, 301), (800, 601), (1600, 1200)]
 ROWS = [5_945, 24_506, 200_000]
 SEEN = 2  # one row of so many is visible
-
-
-def machine() -> str:
-    """Name of the processor, as the system gives it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def measure(run: Callable[[], object]) -> tuple[float, float]:
-    """Least and median time of a call in ms."""
-    run()
-    times: list[float] = []
-    end = time.perf_counter() + SECONDS
-    while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
-        run()
-        times.append(1e3 * (time.perf_counter() - start))
-    return min(times), statistics.median(times)
 
 
 def loss_case(width: int, height: int, threads: int) -> Callable[[], object]:

@@ -5,12 +5,13 @@
 #include <type_traits>
 
 #include "kernels.h"
+#include "layout.h"
 #include "simd.h"
 
 namespace grendel {
 namespace {
 
-constexpr int kRow = 64, kBlocks = kRow / kLanes;
+constexpr int kBlocks = kRowWidth / kLanes;
 
 // Moments below this are set to zero. A row that is out of sight for hundreds of steps would
 // otherwise end in subnormal numbers, which some processors handle a hundred times slower; against
@@ -24,9 +25,10 @@ struct Step {
     F16 eps, scale;
 };
 
-// One row. Every lane has this formula, so a result does not depend on the place of its row.
+// One row; lanes of the result stay set while every new value is finite. Every lane has this
+// formula, so a result does not depend on the place of its row.
 template <int blocks>
-GRENDEL_INLINE void update_row(const Step& s, float* value, float* m, float* v, const float* g) {
+GRENDEL_INLINE M16 update_row(const Step& s, float* value, float* m, float* v, const float* g, M16 finite) {
     for (int b = 0; b < blocks; b++, value += kLanes, m += kLanes, v += kLanes, g += kLanes) {
         F16 gradient = F16::load(g) * s.scale;
         F16 mean = F16::load(m);
@@ -36,9 +38,14 @@ GRENDEL_INLINE void update_row(const Step& s, float* value, float* m, float* v, 
         square = keep(F16(kTiny) <= square, square);
         mean.store(m);
         square.store(v);
-        F16 direction = mean / fma(sqrt(square), s.root, s.eps);
-        fnma(s.rate[b], direction, F16::load(value)).store(value);
+        // Square roots and divisions would cost more than the memory traffic.
+        F16 deviation = square * reciprocal_sqrt(max(square, kTiny));
+        F16 direction = mean * reciprocal(fma(deviation, s.root, s.eps));
+        F16 moved = fnma(s.rate[b], direction, F16::load(value));
+        finite = finite & (abs(moved) <= F16(FLT_MAX));
+        moved.store(value);
     }
+    return finite;
 }
 
 struct Table {
@@ -49,42 +56,54 @@ struct Table {
     int64_t active_rows;
 };
 
+constexpr uint32_t kAllLanes = (1u << kLanes) - 1;
+
 template <int blocks>
-void update_all(const Step& step, const Table& t, int threads) {
-    alignas(64) static const float zeros[kRow] = {};
-#pragma omp parallel for num_threads(threads) schedule(static)
+bool update_all(const Step& step, const Table& t, int threads) {
+    alignas(64) static const float zeros[kRowWidth] = {};
+    uint32_t lanes = kAllLanes;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(& : lanes)
     for (int chunk = 0; chunk < threads; chunk++) {
         const int64_t from = t.rows * chunk / threads, until = t.rows * (chunk + 1) / threads;
         const int32_t* end = t.active + t.active_rows;
         const int32_t* next = std::lower_bound(t.active, end, from);
+        M16 finite = mask_from_bits(kAllLanes);
         for (int64_t row = from; row < until; row++) {
             const float* g = zeros;
-            if (next < end && *next == row) g = t.gradients + kRow * (next++ - t.active);
-            update_row<blocks>(step, t.values + kRow * row, t.m + kRow * row, t.v + kRow * row, g);
+            if (next < end && *next == row) g = t.gradients + kRowWidth * (next++ - t.active);
+            const int64_t at = kRowWidth * row;
+            finite = update_row<blocks>(step, t.values + at, t.m + at, t.v + at, g, finite);
         }
+        lanes &= finite.bits();
     }
+    return lanes == kAllLanes;
 }
 
 template <int blocks>
-void update_active(const Step& step, const Table& t, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
+bool update_active(const Step& step, const Table& t, int threads) {
+    uint32_t lanes = kAllLanes;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(& : lanes)
     for (int64_t i = 0; i < t.active_rows; i++) {
-        const int64_t at = kRow * int64_t(t.active[i]);
-        update_row<blocks>(step, t.values + at, t.m + at, t.v + at, t.gradients + kRow * i);
+        const int64_t at = kRowWidth * int64_t(t.active[i]);
+        const float* g = t.gradients + kRowWidth * i;
+        M16 finite = mask_from_bits(kAllLanes);
+        lanes &= update_row<blocks>(step, t.values + at, t.m + at, t.v + at, g, finite).bits();
     }
+    return lanes == kAllLanes;
 }
 
-void adam_step(Array2<float> values, Array2<float> m, Array2<float> v,
+// Whether every value that was written is finite.
+bool adam_step(Array2<float> values, Array2<float> m, Array2<float> v,
                Array2<const float> gradients, Array1<const int32_t> rows, Array1<const float> rates,
                double beta1, double beta2, double eps, double correction1, double correction2,
                double gradient_scale, int blocks, bool dense, int threads) {
-    if (gradients.shape(1) != kRow || gradients.shape(0) != rows.shape(0))
+    if (gradients.shape(1) != kRowWidth || gradients.shape(0) != rows.shape(0))
         throw nb::value_error("adam_step: expected gradients [A, 64] and rows [A]");
-    if (rates.shape(0) != kRow) throw nb::value_error("adam_step: expected 64 rates");
+    if (rates.shape(0) != kRowWidth) throw nb::value_error("adam_step: expected 64 rates");
     if (blocks < 1 || blocks > kBlocks || threads < 1)
         throw nb::value_error("adam_step: expected 1 to 4 blocks and at least one thread");
     for (const auto& array : {values, m, v})
-        if (array.shape(1) != kRow || array.shape(0) != values.shape(0))
+        if (array.shape(1) != kRowWidth || array.shape(0) != values.shape(0))
             throw nb::value_error("adam_step: expected values, m and v of one shape [N, 64]");
     Table table{values.data(), m.data(), v.data(), int64_t(values.shape(0)),
                 gradients.data(), rows.data(), int64_t(rows.shape(0))};
@@ -108,34 +127,32 @@ void adam_step(Array2<float> values, Array2<float> m, Array2<float> v,
 
     nb::gil_scoped_release release;
     auto run = [&](auto count) {
-        if (dense) update_all<count>(step, table, threads);
-        else update_active<count>(step, table, threads);
+        return dense ? update_all<count>(step, table, threads) : update_active<count>(step, table, threads);
     };
-    if (blocks == 1) run(std::integral_constant<int, 1>{});
-    if (blocks == 2) run(std::integral_constant<int, 2>{});
-    if (blocks == 3) run(std::integral_constant<int, 3>{});
-    if (blocks == 4) run(std::integral_constant<int, 4>{});
+    if (blocks == 1) return run(std::integral_constant<int, 1>{});
+    if (blocks == 2) return run(std::integral_constant<int, 2>{});
+    if (blocks == 3) return run(std::integral_constant<int, 3>{});
+    return run(std::integral_constant<int, 4>{});
 }
 
 // Place (row * 64 + column) of the first value that is infinite or not a number among the first
 // columns of the rows, or -1.
 int64_t first_nonfinite(Array2<const float> values, int columns, int threads) {
-    if (values.shape(1) != kRow || columns < 0 || columns > kRow || columns % kLanes || threads < 1)
+    if (values.shape(1) != kRowWidth || columns < 0 || columns > kRowWidth || columns % kLanes || threads < 1)
         throw nb::value_error("first_nonfinite: expected [n, 64] and 0, 16, .. 64 columns");
     const float* value = values.data();
     const int64_t n = int64_t(values.shape(0));
-    const uint32_t all = (1u << kLanes) - 1;
     const F16 largest(FLT_MAX);
     int64_t first = n;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(min : first)
     for (int64_t row = 0; row < n; row++) {
-        M16 finite = mask_from_bits(all);
+        M16 finite = mask_from_bits(kAllLanes);
         for (int column = 0; column < columns; column += kLanes)
-            finite = finite & (abs(F16::load(value + kRow * row + column)) <= largest);
-        if (finite.bits() != all) first = std::min(first, row);
+            finite = finite & (abs(F16::load(value + kRowWidth * row + column)) <= largest);
+        if (finite.bits() != kAllLanes) first = std::min(first, row);
     }
     if (first == n) return -1;
-    int64_t at = kRow * first;
+    int64_t at = kRowWidth * first;
     while (std::isfinite(value[at])) at++;
     return at;
 }

@@ -14,8 +14,9 @@ constexpr float kMargin = 0.01f;  // pixels added to every extent, against round
 // Columns of an extent row: where the splat's ellipse {alpha >= 1/255} lies about its centre.
 enum { kX, kY, kHalfX, kHalfY, kSlope, kRoot, kCurve, kTop, kExtentWidth = 8 };
 
-// Stable radix sort by the upper 32 bits, each thread on its own stretch.
-void sort_by_depth(RenderState& s, int n, int threads) {
+// Stable radix sort of s.keys by the upper 32 bits, each thread on its own stretch; returns where
+// the result is.
+const uint64_t* sort_by_depth(RenderState& s, int n, int threads) {
     constexpr int kBits = 11, kDigits = 1 << kBits;
     if (n < 8192) threads = 1;
     std::vector<uint32_t> histogram(size_t(threads) * kDigits);
@@ -49,37 +50,33 @@ void sort_by_depth(RenderState& s, int n, int threads) {
         }
         if (!constant) std::swap(a, b);
     }
-    uint32_t* order = s.order.ensure(n);
-    for (int i = 0; i < n; i++) order[i] = uint32_t(a[i]);
+    return a;
 }
 
-// Equal depths are ordered by key.
-void break_ties(const float* splats, const int32_t* keys, uint32_t* order, int n) {
-    auto depth = [&](int i) { return splats[int64_t(order[i]) * kSplatWidth + 9]; };
+// The order of the splats from their sorted keys; equal depths are ordered by splat key.
+void take_order(const uint64_t* sorted, const int32_t* splat_keys, uint32_t* order, int n) {
+    for (int i = 0; i < n; i++) order[i] = uint32_t(sorted[i]);
     for (int i = 1; i < n; i++) {
-        if (depth(i) != depth(i - 1)) continue;
+        if (sorted[i] >> 32 != sorted[i - 1] >> 32) continue;
         int begin = i - 1;
-        while (i < n && depth(i) == depth(begin)) i++;
-        std::sort(order + begin, order + i,
-                  [&](uint32_t p, uint32_t q) { return uint32_t(keys[p]) < uint32_t(keys[q]); });
+        while (i < n && sorted[i] >> 32 == sorted[begin] >> 32) i++;
+        std::sort(order + begin, order + i, [&](uint32_t p, uint32_t q) {
+            return uint32_t(splat_keys[p]) < uint32_t(splat_keys[q]);
+        });
     }
 }
 
 void prepare16(const float* splats, const uint32_t* order, int lanes, const Constants& k,
                PixelSplat* out, float* extents) {
-    alignas(64) float column[kSplatWidth][16];
-    for (int i = 0; i < 16; i++) {
-        const float* p = splats + int64_t(order[std::min(i, lanes - 1)]) * kSplatWidth;
-        for (int c = 0; c < kSplatWidth; c++) column[c][i] = p[c];
-    }
-    F16 x = F16::load(column[0]), y = F16::load(column[1]);
-    F16 a = F16::load(column[2]), b = F16::load(column[3]), c = F16::load(column[4]);
-    F16 opacity = F16::load(column[5]), zero = 0.0f;
+    F16 s[16];
+    for (int i = 0; i < 16; i++)
+        s[i] = F16::load_first<kSplatWidth>(splats + int64_t(order[std::min(i, lanes - 1)]) * kSplatWidth);
+    transpose16(s);
+    F16 x = s[0], y = s[1], a = s[2], b = s[3], c = s[4], opacity = s[5], zero = 0.0f;
     F16 log_opacity = F16(kLog2E) * log(max(opacity, 1e-30f));
     F16 yy = F16(-0.5f * kLog2E) * c;
     F16 row[16] = {x, y, F16(-0.5f * kLog2E) * a, F16(-kLog2E) * b, yy, log_opacity, exp2(yy + yy),
-                   F16::load(column[6]), F16::load(column[7]), F16::load(column[8]),
-                   F16::load(column[9]), zero, zero, zero, zero, zero};
+                   s[6], s[7], s[8], s[9], zero, zero, zero, zero, zero};
     transpose16(row);
     for (int i = 0; i < lanes; i++) row[i].store(&out[i].x);
 
@@ -104,11 +101,7 @@ void prepare16(const float* splats, const uint32_t* order, int lanes, const Cons
     F16 e[16] = {x, y, half_x, half_y, b * inv_c, root, curve, zero - b * half_y / a,
                  zero, zero, zero, zero, zero, zero, zero, zero};
     transpose16(e);
-    for (int i = 0; i < lanes; i++) {
-        float r[16];
-        e[i].store(r);
-        std::memcpy(extents + i * kExtentWidth, r, kExtentWidth * sizeof(float));
-    }
+    for (int i = 0; i < lanes; i++) e[i].store_first<kExtentWidth>(extents + i * kExtentWidth);
 }
 
 struct Span { int first, last; };  // pixel rows of the image; empty if last < first
@@ -201,8 +194,7 @@ void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n,
         std::memcpy(&depth, splats + int64_t(i) * kSplatWidth + 9, 4);
         sort_keys[i] = uint64_t(depth) << 32 | uint32_t(i);
     }
-    sort_by_depth(s, n, threads);
-    break_ties(splats, keys, s.order.data(), n);
+    take_order(sort_by_depth(s, n, threads), keys, s.order.ensure(n), n);
 
     int tiles = s.window.tiles();
     s.pixel_splats.ensure(n);

@@ -3,19 +3,12 @@
 #include <cmath>
 
 #include "kernels.h"
+#include "layout.h"
 
 namespace grendel {
 namespace {
 
-constexpr int kRow = 64, kSplat = 10, kMeans = 0, kScales = 3, kQuats = 6;
 constexpr double kTwoPi = 6.283185307179586476925286766559;
-
-// The finaliser of splitmix64.
-uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
 
 // A stream of random numbers that is named by its key, so that a draw about a row does not depend
 // on where the row is stored or on who draws first.
@@ -25,11 +18,11 @@ struct Stream {
     Stream(uint64_t seed, uint64_t event, uint64_t id, uint64_t k)
         : state(add(add(add(add(0, seed), event), id), k)) {}
 
-    static uint64_t add(uint64_t h, uint64_t x) { return mix(h + 0x9e3779b97f4a7c15ull + mix(x)); }
+    static uint64_t add(uint64_t h, uint64_t x) { return mix64(h + 0x9e3779b97f4a7c15ull + mix64(x)); }
 
     double uniform() {  // in (0, 1)
         state += 0x9e3779b97f4a7c15ull;
-        return (double(mix(state) >> 11) + 0.5) * 0x1p-53;
+        return (double(mix64(state) >> 11) + 0.5) * 0x1p-53;
     }
 
     double normal() {  // Box and Muller, one of the pair
@@ -41,7 +34,7 @@ struct Stream {
 // One child of a split: a copy of its parent, moved by a draw from the parent's own density and
 // 1.6 times smaller. All in double, one row at a time.
 void split_row(const float* parent, Stream stream, float* child) {
-    std::copy(parent, parent + kRow, child);
+    std::copy(parent, parent + kRowWidth, child);
     double local[3];
     for (int i = 0; i < 3; i++) local[i] = std::exp(double(parent[kScales + i])) * stream.normal();
 
@@ -66,14 +59,14 @@ void split_children(Array2<float> parents, Array1<int64_t> ids,
                     uint64_t k, int threads) {
     const int64_t rows = int64_t(ids.shape(0));
     if (int64_t(parents.shape(0)) != rows || int64_t(children.shape(0)) != rows ||
-        parents.shape(1) != kRow || children.shape(1) != kRow)
+        parents.shape(1) != kRowWidth || children.shape(1) != kRowWidth)
         throw nb::value_error("split_children: parents, ids and children differ in shape");
     const float* from = parents.data();
     const int64_t* id = ids.data();
     float* to = children.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < rows; i++)
-        split_row(from + i * kRow, Stream(seed, event, uint64_t(id[i]), k), to + i * kRow);
+        split_row(from + i * kRowWidth, Stream(seed, event, uint64_t(id[i]), k), to + i * kRowWidth);
 }
 
 // Adds one view to the statistics of its visible rows: the norm of the gradient of the mean in
@@ -85,7 +78,7 @@ void accumulate_statistics(Array1<const int32_t> rows,
                            Array1<int32_t> largest, int threads) {
     const int64_t splats = int64_t(rows.shape(0)), primitives = int64_t(norms.shape(0));
     if (int64_t(gradients.shape(0)) != splats || int64_t(radii.shape(0)) != splats ||
-        gradients.shape(1) != kSplat || radii.shape(1) != 2 || int64_t(counts.shape(0)) != primitives ||
+        gradients.shape(1) != kSplatWidth || radii.shape(1) != 2 || int64_t(counts.shape(0)) != primitives ||
         int64_t(largest.shape(0)) != primitives)
         throw nb::value_error("accumulate_statistics: arrays differ in shape");
     const int32_t *row = rows.data(), *radius = radii.data();
@@ -97,7 +90,7 @@ void accumulate_statistics(Array1<const int32_t> rows,
     int32_t *count = counts.data(), *most = largest.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < splats; i++) {
-        float gx = half_width * gradient[i * kSplat], gy = half_height * gradient[i * kSplat + 1];
+        float gx = half_width * gradient[i * kSplatWidth], gy = half_height * gradient[i * kSplatWidth + 1];
         norm[row[i]] += std::sqrt(gx * gx + gy * gy);
         count[row[i]] += 1;
         most[row[i]] = std::max(most[row[i]], std::max(radius[2 * i], radius[2 * i + 1]));

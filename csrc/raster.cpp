@@ -113,6 +113,13 @@ GRENDEL_INLINE void store_row(F16 v, float* plane, const Window& w, const Tile& 
     for (int i = t.column0; i < t.column1; i++) p[i] = buffer[i];
 }
 
+// The splat of a pair; that of a later pair is on its way from memory.
+GRENDEL_INLINE const PixelSplat& splat_of(RenderState& s, const Pair* pairs, uint32_t i, uint32_t end) {
+    constexpr uint32_t kAhead = 6;
+    if (i + kAhead < end) __builtin_prefetch(&s.pixel_splats[pairs[i + kAhead].splat]);
+    return s.pixel_splats[pairs[i].splat];
+}
+
 struct Planes {
     float *color, *alpha, *depth;  // depth may be null
 };
@@ -138,7 +145,7 @@ void forward_tile(RenderState& s, int index, const Constants& k, const float* ba
             for (int r = 1; r < kTile; r++) alive = alive | (t[r] > zero);
             if (!alive.any()) break;
         }
-        const PixelSplat& p = s.pixel_splats[pairs[i].splat];
+        const PixelSplat& p = splat_of(s, pairs, i, end);
         int r0 = pairs[i].first_row, r1 = pairs[i].last_row;
         F16 red = p.color[0], green = p.color[1], blue = p.color[2];
         with_alpha(p, pixel_x - F16(p.x), float(tile.y + r0) + 0.5f - p.y, [&](auto a) {
@@ -202,7 +209,7 @@ void backward_tile(RenderState& s, int index, const Constants& k, const PixelGra
     uint32_t last = begin + s.processed[size_t(index)];
     F16 pixel_x = F16(float(tile.x) + 0.5f) + lane_numbers();
     for (uint32_t i = begin; i < last; i++) {
-        const PixelSplat& p = s.pixel_splats[pairs[i].splat];
+        const PixelSplat& p = splat_of(s, pairs, i, last);
         int r0 = pairs[i].first_row, r1 = pairs[i].last_row;
         F16 red = p.color[0], green = p.color[1], blue = p.color[2];
         F16 dx = pixel_x - F16(p.x);
@@ -241,36 +248,32 @@ void backward_tile(RenderState& s, int index, const Constants& k, const PixelGra
 }
 
 // Sums each splat's tile rows from top to bottom and turns moments into gradients.
-void fold(RenderState& s, Array2<const float> splats_, Array2<float> out_, int threads) {
-    int n = s.splats;
+void fold(RenderState& state, Array2<const float> splats_, Array2<float> out_, int threads) {
+    int n = state.splats;
     const float* splats = splats_.data();
     float* out = out_.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int first = 0; first < n; first += 16) {
         int lanes = std::min(16, n - first);
-        F16 m[16];
-        alignas(64) float column[4][16];
+        F16 m[16], s[16];
         for (int i = 0; i < 16; i++) {
             int j = first + std::min(i, lanes - 1);
-            const float* slot = s.slots.data() + size_t(s.slot_begin[j]) * 16;
+            const float* slot = state.slots.data() + size_t(state.slot_begin[j]) * 16;
             m[i] = 0.0f;
-            for (uint32_t r = 0; r < s.slot_count[j]; r++)
+            for (uint32_t r = 0; r < state.slot_count[j]; r++)
                 m[i] = r ? m[i] + F16::load(slot + r * 16) : F16::load(slot);
-            for (int c = 0; c < 4; c++) column[c][i] = splats[int64_t(j) * kSplatWidth + 2 + c];
+            s[i] = F16::load_first<kSplatWidth>(splats + int64_t(j) * kSplatWidth);
         }
         transpose16(m);
-        F16 a = F16::load(column[0]), b = F16::load(column[1]), c = F16::load(column[2]);
-        F16 zero = 0.0f;
+        transpose16(s);
+        F16 a = s[2], b = s[3], c = s[4], opacity = s[5], zero = 0.0f;
         F16 g[16] = {fma(a, m[1], b * m[2]), fma(b, m[1], c * m[2]),
                      F16(-0.5f) * m[3], zero - m[4], F16(-0.5f) * m[5],
-                     m[0] / max(F16::load(column[3]), 1e-12f), m[6], m[7], m[8], m[9],
+                     m[0] / max(opacity, 1e-12f), m[6], m[7], m[8], m[9],
                      zero, zero, zero, zero, zero, zero};
         transpose16(g);
-        for (int i = 0; i < lanes; i++) {
-            alignas(64) float r[16];
-            g[i].store(r);
-            std::memcpy(out + int64_t(first + i) * kSplatWidth, r, kSplatWidth * sizeof(float));
-        }
+        for (int i = 0; i < lanes; i++)
+            g[i].store_first<kSplatWidth>(out + int64_t(first + i) * kSplatWidth);
     }
 }
 

@@ -46,6 +46,13 @@ struct F16 {
         return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)))};
     }
     GRENDEL_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
+    // The first n lanes only; the others load as zero.
+    template <int n> GRENDEL_INLINE static F16 load_first(const float* p) {
+        return {_mm512_maskz_loadu_ps((1u << n) - 1, p)};
+    }
+    template <int n> GRENDEL_INLINE void store_first(float* p) const {
+        _mm512_mask_storeu_ps(p, (1u << n) - 1, v);
+    }
 };
 struct I16 {
     __m512i v;
@@ -80,6 +87,11 @@ GRENDEL_INLINE F16 negate_abs(M16 m, F16 a) {
 GRENDEL_INLINE F16 reciprocal(F16 a) {
     F16 r{_mm512_rcp14_ps(a.v)};
     return fma(fnma(a, r, 1.0f), r, r);
+}
+// 1/sqrt(a) alike; a must be positive and normal.
+GRENDEL_INLINE F16 reciprocal_sqrt(F16 a) {
+    F16 r{_mm512_rsqrt14_ps(a.v)}, half = a * F16(0.5f) * r;
+    return fma(fnma(half, r, 0.5f), r, r);
 }
 GRENDEL_INLINE I16 to_int(F16 a) { return {_mm512_cvtps_epi32(a.v)}; }
 GRENDEL_INLINE F16 to_float(I16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
@@ -209,6 +221,12 @@ struct F16 {
         return r;
     }
     GRENDEL_INLINE void store(float* p) const { std::memcpy(p, v, 64); }
+    template <int n> GRENDEL_INLINE static F16 load_first(const float* p) {
+        F16 r = 0.0f;
+        std::memcpy(&r, p, n * sizeof(float));
+        return r;
+    }
+    template <int n> GRENDEL_INLINE void store_first(float* p) const { std::memcpy(p, v, n * sizeof(float)); }
 };
 struct I16 {
     NativeI v[kParts];
@@ -268,6 +286,7 @@ GRENDEL_INLINE F16 abs(F16 a) {
     return r;
 }
 GRENDEL_INLINE F16 reciprocal(F16 a) { return F16(1.0f) / a; }
+GRENDEL_INLINE F16 reciprocal_sqrt(F16 a) { return F16(1.0f) / sqrt(a); }
 GRENDEL_INLINE I16 to_int(F16 a) {
     I16 r;
     for (int i = 0; i < kParts; i++)

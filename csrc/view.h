@@ -2,12 +2,9 @@
 #pragma once
 
 #include "arrays.h"
+#include "layout.h"
 
 namespace grendel {
-
-constexpr int kTile = 16;
-constexpr int kRowWidth = 64;    // floats of a primitive row
-constexpr int kSplatWidth = 10;  // floats of a splat row, see render/protocol.py
 
 enum Box : int { kOpacityBox = 0, kThreeSigmaBox = 1 };
 

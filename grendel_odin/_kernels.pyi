@@ -54,6 +54,7 @@ def project_backward(
     rows: Tensor,
     gradients: Tensor,
     into_rows: Tensor,
+    add: bool,
     into: Tensor,
     threads: int,
 ) -> None: ...
@@ -118,7 +119,7 @@ def adam_step(
     blocks: int,
     dense: bool,
     threads: int,
-) -> None: ...
+) -> bool: ...
 def first_nonfinite(values: Tensor, columns: int, threads: int) -> int: ...
 def split_children(
     parents: Tensor,

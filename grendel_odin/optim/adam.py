@@ -52,15 +52,15 @@ class Adam:
         betas: tuple[float, float],
         eps: float,
         gradient_scale: float,
-    ) -> None:
-        """Move the table by one step; `rates` [64] as from `Rates.columns`.
+    ) -> bool:
+        """Move the table by one step; whether it is finite. `rates` [64] as from `Rates.columns`.
 
         Columns of blocks >= gradients.blocks are not touched: gradient and moments are 0 there.
         """
         self.steps += 1
         dense = self.kind is OptimizerKind.ADAM
         correction1, correction2 = (1.0 - b**self.steps if dense else 1.0 for b in betas)
-        _kernels.adam_step(
+        return _kernels.adam_step(
             values=table.values,
             m=self.m,
             v=self.v,

@@ -87,6 +87,10 @@ class CpuRenderer:
         """See Renderer.project_backward."""
         if into.blocks < active_blocks(sh_degree):
             raise ValueError(f"{into.blocks} blocks cannot hold SH degree {sh_degree}")
+        whole = into.empty and len(into.rows) == len(splats)
+        if into.empty and not whole:
+            into.values.zero_()
+        into.empty = False
         _kernels.project_backward(
             table.values,
             _pack(camera),
@@ -96,6 +100,7 @@ class CpuRenderer:
             splats.rows,
             gradients,
             into.rows,
+            not whole,
             into.values,
             self.threads,
         )

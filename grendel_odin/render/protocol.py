@@ -110,6 +110,8 @@ class RowGradients:
     """[A, 64] float32, columns as in the table; inactive SH blocks are undefined."""
     blocks: int
     """Blocks of 16 columns that are defined (see model.table.active_blocks)."""
+    empty: bool = False
+    """Whether `values` is raw memory: the first view to be added fills it."""
 
 
 class Renderer(Protocol):

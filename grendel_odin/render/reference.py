@@ -83,6 +83,9 @@ class ReferenceRenderer:
         (gained,) = torch.autograd.grad(values, rows, gradients.to(values.dtype))
         columns = BLOCK_WIDTH * into.blocks
         places = torch.searchsorted(into.rows, splats.rows)
+        if into.empty:
+            into.values.zero_()
+        into.empty = False
         into.values[places, :columns] += gained[:, :columns].to(into.values.dtype)
 
     @torch.no_grad()

@@ -26,7 +26,7 @@ def check_unit(step: Step, unit: Unit, gradients: RowGradients) -> None:
     if (
         all(math.isfinite(loss.value) for loss in unit.losses)
         and first_bad(gradients.values, blocks, threads) is None
-        and first_bad(step.state.table.values, blocks, threads) is None
+        and (step.parameters_finite or first_bad(step.state.table.values, blocks, threads) is None)
     ):
         return
     raise UserError(

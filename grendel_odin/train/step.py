@@ -77,6 +77,8 @@ class Step:
     threads: int
     last_step: str = ""
     """Iteration and views of the latest optimizer step."""
+    parameters_finite: bool = False
+    """Whether the table is known to be finite; the optimizer's kernel says so of what it writes."""
     _rows: Tensor = field(default_factory=lambda: torch.empty(0, ROW_WIDTH))
 
     def tasks(self, unit: Unit) -> list[Task]:
@@ -131,7 +133,7 @@ class Step:
     def return_home(self, unit: Unit) -> None:
         """Gradients of splats are where their rows are: fold them, view by view."""
         rows = active_rows(unit.splats, len(self.state.table))
-        gradients = self._zero_gradients(rows, active_blocks(unit.sh_degree))
+        gradients = self._no_gradients(rows, active_blocks(unit.sh_degree))
         for number in range(len(unit.views)):
             self.fold(unit, number, gradients)
         unit.gradients = gradients
@@ -139,17 +141,19 @@ class Step:
     def fold(self, unit: Unit, number: int, into: RowGradients) -> None:
         """Add the gradient of one view to that of rows."""
         self.renderer.project_backward(
-            *(self.state.table, unit.views[number].camera, unit.sh_degree),
-            *(unit.splats[number], unit.splat_gradients[number], into),
+            self.state.table,
+            unit.views[number].camera,
+            unit.sh_degree,
+            unit.splats[number],
+            unit.splat_gradients[number],
+            into,
         )
 
-    def _zero_gradients(self, rows: Tensor, blocks: int) -> RowGradients:
-        """Zeros in memory that is kept from unit to unit: fresh pages are slow."""
+    def _no_gradients(self, rows: Tensor, blocks: int) -> RowGradients:
+        """Empty ones, in memory that is kept from unit to unit: fresh pages are slow."""
         if len(rows) > len(self._rows):
             self._rows = torch.empty(len(rows) + len(rows) // 4, ROW_WIDTH)
-        values = self._rows[: len(rows)]
-        values[:, : 16 * blocks].zero_()
-        return RowGradients(rows, values, blocks)
+        return RowGradients(rows, self._rows[: len(rows)], blocks, empty=True)
 
     def update(self, unit: Unit) -> None:
         """Statistics and the optimizer's step; neither if a number is not finite.
@@ -170,9 +174,13 @@ class Step:
             return
         opacities = self.state.table.values[:, OPACITY]
         before = opacities.clone() if unit.reset_marks and not steps else None
-        self.state.adam.step(
-            *(self.state.table, gradients, self.rates.columns(unit.window.start)),
-            *(self.rates.betas, self.rates.eps, self.rates.gradient_scale),
+        self.parameters_finite = self.state.adam.step(
+            self.state.table,
+            gradients,
+            self.rates.columns(unit.window.start),
+            self.rates.betas,
+            self.rates.eps,
+            self.rates.gradient_scale,
         )
         if before is not None:
             opacities.copy_(before)
