@@ -132,7 +132,7 @@ def kernels(trainer: Trainer) -> dict[str, float]:
     size = (camera.width, camera.height)
     calls = {
         "bin": lambda: _kernels.bin(
-            state, splats.values, splats.keys, *size, 0, 0, *size, constants, threads
+            state, splats.values, splats.keys, camera.height, 0, 0, *size, constants, threads
         ),
         "blend": lambda: _kernels.blend(
             state, constants, trainer.step.background, image.color, image.alpha, None, threads

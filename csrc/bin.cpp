@@ -1,7 +1,7 @@
 // Tile binning: one depth sort of the splats, then a stable counting scatter into tiles. The
 // result depends neither on the thread count nor on the order in which splats arrive.
 #include <algorithm>
-#include <omp.h>
+#include <utility>
 
 #include "raster.h"
 
@@ -14,43 +14,38 @@ constexpr float kMargin = 0.01f;  // pixels added to every extent, against round
 // Columns of an extent row: where the splat's ellipse {alpha >= 1/255} lies about its centre.
 enum { kX, kY, kHalfX, kHalfY, kSlope, kRoot, kCurve, kTop, kExtentWidth = 8 };
 
-// Stable radix sort of s.keys by the upper 32 bits, each thread on its own stretch; returns where
-// the result is.
+// Stretch t of n items that are dealt out to `parts` in groups of 16.
+int border(int n, int t, int parts) { return std::min(n, int(int64_t((n + 15) / 16) * t / parts) * 16); }
+
+// Stable radix sort of s.keys by the upper 32 bits, in stretches; returns where the result is.
 const uint64_t* sort_by_depth(RenderState& s, int n, int threads) {
     constexpr int kBits = 11, kDigits = 1 << kBits;
-    if (n < 8192) threads = 1;
-    std::vector<uint32_t> histogram(size_t(threads) * kDigits);
-    uint64_t *a = s.keys.data(), *b = s.keys_other.ensure(n);
+    int parts = n < 8192 ? 1 : threads;
+    std::vector<uint32_t> histogram(size_t(parts) * kDigits);
+    uint64_t *from = s.keys.data(), *to = s.keys_other.ensure(n);
     for (int shift = 32; shift < 64; shift += kBits) {
-        bool constant = false;
-#pragma omp parallel num_threads(threads)
-        {
-            int t = omp_get_thread_num();
-            int64_t begin = int64_t(n) * t / threads, end = int64_t(n) * (t + 1) / threads;
+        auto digit = [&](int i) { return size_t(from[i] >> shift) & (kDigits - 1); };
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+        for (int t = 0; t < parts; t++) {
             uint32_t* own = &histogram[size_t(t) * kDigits];
             std::fill(own, own + kDigits, 0u);
-            for (int64_t i = begin; i < end; i++) own[(a[i] >> shift) & (kDigits - 1)]++;
-#pragma omp barrier
-#pragma omp single
-            {
-                uint32_t sum = 0, largest = 0;
-                for (int d = 0; d < kDigits; d++) {
-                    uint32_t before = sum;
-                    for (int j = 0; j < threads; j++) {
-                        uint32_t c = histogram[size_t(j) * kDigits + d];
-                        histogram[size_t(j) * kDigits + d] = sum;
-                        sum += c;
-                    }
-                    largest = std::max(largest, sum - before);
-                }
-                constant = largest == uint32_t(n);
-            }
-            if (!constant)
-                for (int64_t i = begin; i < end; i++) b[own[(a[i] >> shift) & (kDigits - 1)]++] = a[i];
+            for (int i = border(n, t, parts); i < border(n, t + 1, parts); i++) own[digit(i)]++;
         }
-        if (!constant) std::swap(a, b);
+        uint32_t sum = 0, largest = 0;
+        for (size_t d = 0; d < kDigits; d++) {
+            uint32_t before = sum;
+            for (int t = 0; t < parts; t++) sum += std::exchange(histogram[size_t(t) * kDigits + d], sum);
+            largest = std::max(largest, sum - before);
+        }
+        if (largest == uint32_t(n)) continue;  // one digit for all: nothing to do
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+        for (int t = 0; t < parts; t++) {
+            uint32_t* own = &histogram[size_t(t) * kDigits];
+            for (int i = border(n, t, parts); i < border(n, t + 1, parts); i++) to[own[digit(i)]++] = from[i];
+        }
+        std::swap(from, to);
     }
-    return a;
+    return from;
 }
 
 // The order of the splats from their sorted keys; equal depths are ordered by splat key.
@@ -119,11 +114,10 @@ Span ellipse_rows(const float* e, int left) {
 }
 
 // Pairs of one splat, tile row by tile row.
-void emit_splat(RenderState& s, uint32_t j, const float* e, const Constants& k, int image_width,
-                int image_height, std::vector<RenderState::Emitted>& out, uint32_t* counts,
-                std::vector<Span>& spans, uint32_t& slots) {
+void emit_splat(RenderState& s, RenderState::Stretch& own, uint32_t j, const float* e,
+                const Constants& k, int image_height, std::vector<Span>& spans) {
     const Window& w = s.window;
-    uint32_t index = s.order[j], begin = slots;
+    uint32_t index = s.order[j], begin = own.slots;
     s.slot_begin[index] = begin;
     s.slot_count[index] = 0;
     auto inside = [](float v, int low, int high) { return int(std::min(std::max(v, float(low)), float(high))); };
@@ -166,27 +160,28 @@ void emit_splat(RenderState& s, uint32_t j, const float* e, const Constants& k, 
             int r0 = std::max(span.first - ty * kTile, 0), r1 = std::min(span.last - ty * kTile, kTile - 1);
             if (r0 > r1) continue;
             uint32_t tile = uint32_t((ty - w.tile_y0) * w.tiles_x + tx - w.tile_x0);
-            out.push_back({tile, {j, slots | (first ? kFirst : 0u), uint8_t(r0), uint8_t(r1)}});
-            counts[tile]++;
+            uint32_t slot = own.slots | (first ? kFirst : 0u);
+            own.emitted.push_back({tile, {j, slot, uint8_t(r0), uint8_t(r1)}});
+            own.tile_counts[tile]++;
             first = false;
         }
-        if (!first) slots++;
+        if (!first) own.slots++;
     }
-    s.slot_count[index] = slots - begin;
+    s.slot_count[index] = own.slots - begin;
 }
 
 }  // namespace
 
 size_t RenderState::bytes() const {
     size_t lists = 0;
-    for (auto& list : emitted) lists += list.capacity() * sizeof(Emitted);
+    for (auto& stretch : stretches) lists += stretch.emitted.capacity() * sizeof(Emitted);
     return keys.bytes() + keys_other.bytes() + order.bytes() + pixel_splats.bytes() + extents.bytes()
          + slot_begin.bytes() + slot_count.bytes() + pairs.bytes() + tile_begin.bytes()
          + processed.bytes() + transmittance.bytes() + slots.bytes() + lists;
 }
 
-void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n, int image_width,
-                int image_height, const Constants& k, int threads) {
+void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n, int image_height,
+                const Constants& k, int threads) {
     s.splats = n;
     uint64_t* sort_keys = s.keys.ensure(n);
     for (int i = 0; i < n; i++) {
@@ -201,55 +196,45 @@ void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n,
     s.extents.ensure(size_t(n) * kExtentWidth);
     s.slot_begin.ensure(n);
     s.slot_count.ensure(n);
-    s.emitted.resize(size_t(threads));
-    s.tile_counts.resize(size_t(threads));
-    std::vector<uint32_t> slots(size_t(threads) + 1);
-    uint32_t* begin = s.tile_begin.ensure(size_t(tiles) + 1);
     // Splats are dealt out in depth order, so that each tile's list is in depth order, too.
-    auto stretch = [&](int t) { return int(int64_t((n + 15) / 16) * t / threads) * 16; };
-#pragma omp parallel num_threads(threads)
-    {
-        int t = omp_get_thread_num(), from = std::min(n, stretch(t)), to = std::min(n, stretch(t + 1));
-        auto& list = s.emitted[size_t(t)];
-        auto& counts = s.tile_counts[size_t(t)];
+    s.stretches.resize(size_t(threads));
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        RenderState::Stretch& own = s.stretches[size_t(t)];
         std::vector<Span> spans;
-        list.clear();
-        counts.assign(size_t(tiles), 0u);
-        uint32_t own_slots = 0;
-        for (int i = from; i < to; i += 16) {
+        own.emitted.clear();
+        own.tile_counts.assign(size_t(tiles), 0u);
+        own.slots = 0;
+        int to = border(n, t + 1, threads);
+        for (int i = border(n, t, threads); i < to; i += 16) {
             int lanes = std::min(16, to - i);
-            prepare16(splats, &s.order[size_t(i)], lanes, k, &s.pixel_splats[size_t(i)], &s.extents[size_t(i) * kExtentWidth]);
-            for (int j = i; j < i + lanes; j++)
-                emit_splat(s, uint32_t(j), &s.extents[size_t(j) * kExtentWidth], k, image_width,
-                           image_height, list, counts.data(), spans, own_slots);
+            float* extents = &s.extents[size_t(i) * kExtentWidth];
+            prepare16(splats, &s.order[size_t(i)], lanes, k, &s.pixel_splats[size_t(i)], extents);
+            for (int j = 0; j < lanes; j++)
+                emit_splat(s, own, uint32_t(i + j), extents + j * kExtentWidth, k, image_height, spans);
         }
-        slots[size_t(t) + 1] = own_slots;
-#pragma omp barrier
-#pragma omp single
-        {
-            uint32_t sum = 0;
-            for (int tile = 0; tile < tiles; tile++) {
-                begin[tile] = sum;
-                for (int j = 0; j < threads; j++) {
-                    uint32_t c = s.tile_counts[size_t(j)][size_t(tile)];
-                    s.tile_counts[size_t(j)][size_t(tile)] = sum;
-                    sum += c;
-                }
-            }
-            begin[tiles] = sum;
-            s.pairs_used = sum;
-            s.pairs.ensure(sum);
-            for (int j = 0; j < threads; j++) slots[size_t(j) + 1] += slots[size_t(j)];
-            s.slots_used = slots[size_t(threads)];
-        }
-        uint32_t offset = slots[size_t(t)];
-        Pair* pairs = s.pairs.data();
-        for (const auto& item : list) {
+    }
+
+    uint32_t *begin = s.tile_begin.ensure(size_t(tiles) + 1), pairs = 0, slots = 0;
+    for (int tile = 0; tile < tiles; tile++) {
+        begin[tile] = pairs;
+        for (auto& stretch : s.stretches) pairs += std::exchange(stretch.tile_counts[size_t(tile)], pairs);
+    }
+    begin[tiles] = pairs;
+    for (auto& stretch : s.stretches) slots += std::exchange(stretch.slots, slots);
+    s.pairs_used = pairs;
+    s.slots_used = slots;
+    Pair* out = s.pairs.ensure(pairs);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++) {
+        RenderState::Stretch& own = s.stretches[size_t(t)];
+        for (const auto& item : own.emitted) {
             Pair pair = item.pair;
-            pair.slot += offset;
-            pairs[counts[item.tile]++] = pair;
+            pair.slot += own.slots;
+            out[own.tile_counts[item.tile]++] = pair;
         }
-        for (int i = from; i < to; i++) s.slot_begin[s.order[size_t(i)]] += offset;
+        for (int i = border(n, t, threads); i < border(n, t + 1, threads); i++)
+            s.slot_begin[s.order[size_t(i)]] += own.slots;
     }
 }
 

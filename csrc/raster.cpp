@@ -277,13 +277,12 @@ void fold(RenderState& state, Array2<const float> splats_, Array2<float> out_, i
     }
 }
 
-void bin(RenderState& s, Array2<const float> splats, Array1<const int32_t> keys, int image_width,
-         int image_height, int x0, int y0, int width, int height, const Constants& k, int threads) {
+void bin(RenderState& s, Array2<const float> splats, Array1<const int32_t> keys, int image_height, int x0, int y0, int width, int height, const Constants& k, int threads) {
     Window& w = s.window;
     w = {x0, y0, width, height, x0 / kTile, y0 / kTile, 0, 0};
     w.tiles_x = (x0 + width + kTile - 1) / kTile - w.tile_x0;
     w.tiles_y = (y0 + height + kTile - 1) / kTile - w.tile_y0;
-    bin_splats(s, splats.data(), keys.data(), int(splats.shape(0)), image_width, image_height, k, threads);
+    bin_splats(s, splats.data(), keys.data(), int(splats.shape(0)), image_height, k, threads);
 }
 
 void blend(RenderState& s, const Constants& k, Array1<const float> background, Array3<float> color,
@@ -340,7 +339,7 @@ void register_raster(nb::module_& m) {
         .def_ro("slots", &RenderState::slots_used)
         .def_prop_ro("bytes", &RenderState::bytes);
     m.def("bin", &bin, nb::arg("state"), nb::arg("splats").noconvert(), nb::arg("keys").noconvert(),
-          nb::arg("image_width"), nb::arg("image_height"), nb::arg("x0"), nb::arg("y0"),
+          nb::arg("image_height"), nb::arg("x0"), nb::arg("y0"),
           nb::arg("width"), nb::arg("height"), nb::arg("constants"), nb::arg("threads"));
     m.def("blend", &blend, nb::arg("state"), nb::arg("constants"), nb::arg("background").noconvert(),
           nb::arg("color").noconvert(), nb::arg("alpha").noconvert(),

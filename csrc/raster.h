@@ -47,14 +47,19 @@ struct RenderState {
     Buffer<float> transmittance;                // 256 a tile; negative where a pixel is finished
     Buffer<float> slots;                        // 16 a slot
     struct Emitted { uint32_t tile; Pair pair; };
-    std::vector<std::vector<Emitted>> emitted;  // a list per thread
-    std::vector<std::vector<uint32_t>> tile_counts;
+    // What one thread finds; on cache lines of its own.
+    struct alignas(64) Stretch {
+        std::vector<Emitted> emitted;
+        std::vector<uint32_t> tile_counts;
+        uint32_t slots = 0;
+    };
+    std::vector<Stretch> stretches;
 
     size_t bytes() const;
 };
 
 // Orders splats by (depth, key), finds the tiles that each touches, lists them tile by tile.
-void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n, int image_width,
-                int image_height, const Constants& k, int threads);
+void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n, int image_height,
+                const Constants& k, int threads);
 
 }  // namespace grendel

@@ -62,7 +62,6 @@ def bin(
     state: RenderState,
     splats: Tensor,
     keys: Tensor,
-    image_width: int,
     image_height: int,
     x0: int,
     y0: int,

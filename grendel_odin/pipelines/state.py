@@ -59,15 +59,23 @@ class TrainingState:
 
         Statistics begin anew. Raises UserError if two primitives would have the same id.
         """
-        all_ids = torch.cat([self.table.ids[keep], ids])
+        all_ids = _rebuilt(self.table.ids, keep, ids)
         if torch.unique(all_ids).numel() != all_ids.numel():
             raise UserError(
                 "densification gave two primitives the same 64-bit id; "
                 "run again with another `seed`"
             )
-        zeros = torch.zeros_like(values)
-        self.table.values = torch.cat([self.table.values[keep], values])
+        zeros = torch.zeros(1, 1).expand_as(values)
+        self.table.values = _rebuilt(self.table.values, keep, values)
         self.table.ids = all_ids
-        self.adam.m = torch.cat([self.adam.m[keep], zeros])
-        self.adam.v = torch.cat([self.adam.v[keep], zeros])
+        self.adam.m = _rebuilt(self.adam.m, keep, zeros)
+        self.adam.v = _rebuilt(self.adam.v, keep, zeros)
         self.statistics.reset(len(self.table))
+
+
+def _rebuilt(rows: Tensor, keep: Tensor, new: Tensor) -> Tensor:
+    """rows[keep] and then new, each copied once."""
+    made = rows.new_empty(len(keep) + len(new), *rows.shape[1:])
+    torch.index_select(rows, 0, keep, out=made[: len(keep)])
+    made[len(keep) :] = new
+    return made

@@ -125,7 +125,6 @@ class CpuRenderer:
             lease.state,
             splats.values,
             splats.keys,
-            camera.width,
             camera.height,
             rect.x0,
             rect.y0,
