@@ -61,6 +61,25 @@ void take_order(const uint64_t* sorted, const int32_t* splat_keys, uint32_t* ord
     }
 }
 
+// How far sixteen splats reach: half extents of the ellipse {alpha >= 1/255} or of the 3-sigma box
+// (negative where there is none), and the ellipse's y(dx) = -slope dx +- sqrt(root - curve dx^2).
+struct Reach { F16 half_x, half_y, root, curve; };
+
+GRENDEL_INLINE Reach reach_of(F16 a, F16 b, F16 c, F16 opacity, const Constants& k) {
+    F16 zero = 0.0f, inv_det = F16(1.0f) / max(fnma(b, b, a * c), 1e-30f);
+    if (k.box == kThreeSigmaBox) {
+        F16 mid = F16(0.5f) * (c + a) * inv_det;  // the covariance has the determinant inv_det
+        F16 half = ceil(F16(3.0f) * sqrt(mid + sqrt(max(mid * mid - inv_det, 0.1f))));
+        return {half, half, zero, zero};
+    }
+    F16 t = F16(2.0f) * log(max(opacity / F16(k.alpha_min), 1e-30f));
+    M16 none = t <= zero;
+    t = fma(max(t, zero), 1.0001f, 1e-4f);
+    F16 inv_c = F16(1.0f) / c, half_x = sqrt(t * c * inv_det), half_y = sqrt(t * a * inv_det);
+    F16 curve = max(fnma(b, b, a * c), 1e-30f) * inv_c * inv_c;
+    return {select(none, -1e9f, half_x), select(none, -1e9f, half_y), t * inv_c, curve};
+}
+
 void prepare16(const float* splats, const uint32_t* order, int lanes, const Constants& k,
                PixelSplat* out, float* extents) {
     F16 s[16];
@@ -75,31 +94,27 @@ void prepare16(const float* splats, const uint32_t* order, int lanes, const Cons
     transpose16(row);
     for (int i = 0; i < lanes; i++) row[i].store(&out[i].x);
 
-    F16 det = max(fnma(b, b, a * c), 1e-30f), inv_det = F16(1.0f) / det, inv_c = F16(1.0f) / c;
-    F16 half_x, half_y, root, curve;
-    if (k.box == kOpacityBox) {
-        F16 t = F16(2.0f) * log(max(opacity / F16(k.alpha_min), 1e-30f));
-        t = select(t > zero, fma(t, 1.0001f, 1e-4f), zero);
-        half_x = sqrt(t * c * inv_det);
-        half_y = sqrt(t * a * inv_det);
-        root = t * inv_c;
-        curve = det * inv_c * inv_c;
-        M16 none = t <= zero;
-        half_x = select(none, -1e9f, half_x);
-    } else {
-        F16 xx = c * inv_det, yy2 = a * inv_det, mid = F16(0.5f) * (xx + yy2);
-        F16 det2 = inv_det;  // of the covariance
-        F16 lambda = mid + sqrt(max(mid * mid - det2, 0.1f));
-        half_x = half_y = ceil(F16(3.0f) * sqrt(lambda));
-        root = curve = zero;
-    }
-    F16 e[16] = {x, y, half_x, half_y, b * inv_c, root, curve, zero - b * half_y / a,
+    Reach reach = reach_of(a, b, c, opacity, k);
+    F16 e[16] = {x, y, reach.half_x, reach.half_y, b / c, reach.root, reach.curve,
+                 zero - b * reach.half_y / a,
                  zero, zero, zero, zero, zero, zero, zero, zero};
     transpose16(e);
     for (int i = 0; i < lanes; i++) e[i].store_first<kExtentWidth>(extents + i * kExtentWidth);
 }
 
 struct Span { int first, last; };  // pixel rows of the image; empty if last < first
+
+// Rows of the tiles that the 3-sigma box counts; pixel centres there are whole numbers.
+Span box_rows(float y, float half) {
+    float first = std::floor((y - 0.5f - half) / kTile), last = std::floor((y - 0.5f + half + 15.0f) / kTile);
+    return {int(std::max(first, -1.0f)) * kTile, int(std::min(last, 1e6f)) * kTile - 1};
+}
+
+// Rows whose pixel centres lie between two heights.
+Span centre_rows(float low, float high) {
+    auto row = [](float v) { return int(std::min(std::max(v, -1e6f), 1e6f)); };
+    return {row(std::ceil(low - 0.5f - kMargin)), row(std::floor(high - 0.5f + kMargin))};
+}
 
 // Rows in which the ellipse may touch pixel centres of the 16 columns from `left` on.
 Span ellipse_rows(const float* e, int left) {
@@ -110,7 +125,7 @@ Span ellipse_rows(const float* e, int left) {
     }
     float y_max = -e[kSlope] * top + std::sqrt(std::max(0.0f, e[kRoot] - e[kCurve] * top * top));
     float y_min = -e[kSlope] * bottom - std::sqrt(std::max(0.0f, e[kRoot] - e[kCurve] * bottom * bottom));
-    return {int(std::ceil(e[kY] + y_min - 0.5f - kMargin)), int(std::floor(e[kY] + y_max - 0.5f + kMargin))};
+    return centre_rows(e[kY] + y_min, e[kY] + y_max);
 }
 
 // Pairs of one splat, tile row by tile row.
@@ -140,9 +155,7 @@ void emit_splat(RenderState& s, RenderState::Stretch& own, uint32_t j, const flo
         if (ellipse) {
             span = ellipse_rows(e, tx * kTile);
         } else {
-            float y = e[kY] - 0.5f;
-            float ty0 = std::floor((y - e[kHalfY]) / kTile), ty1 = std::floor((y + e[kHalfY] + 15.0f) / kTile);
-            span = {int(std::max(ty0, -1.0f)) * kTile, int(std::min(ty1, 1e6f)) * kTile - 1};
+            span = box_rows(e[kY], e[kHalfY]);
         }
         // The upper clip keeps the tile's first row: where a recurrence starts must not depend on
         // the rectangle.
@@ -235,6 +248,27 @@ void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n,
         }
         for (int i = border(n, t, threads); i < border(n, t + 1, threads); i++)
             s.slot_begin[s.order[size_t(i)]] += own.slots;
+    }
+}
+
+void row_ranges(const float* splats, int n, const Constants& k, int32_t* out, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int first = 0; first < n; first += 16) {
+        int lanes = std::min(16, n - first);
+        F16 s[16];
+        for (int i = 0; i < 16; i++)
+            s[i] = F16::load_first<kSplatWidth>(splats + int64_t(first + std::min(i, lanes - 1)) * kSplatWidth);
+        transpose16(s);
+        float y[16], half[16];
+        s[1].store(y);
+        reach_of(s[2], s[3], s[4], s[5], k).half_y.store(half);
+        for (int i = 0; i < lanes; i++) {
+            Span span = {0, -1};
+            if (k.box == kThreeSigmaBox) span = box_rows(y[i], half[i]);
+            else if (half[i] >= 0.0f) span = centre_rows(y[i] - half[i], y[i] + half[i]);
+            out[2 * (first + i)] = span.first;
+            out[2 * (first + i) + 1] = span.last;
+        }
     }
 }
 

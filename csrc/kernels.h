@@ -7,6 +7,7 @@ namespace grendel {
 
 void register_project(nb::module_& m);
 void register_raster(nb::module_& m);
+void register_fold(nb::module_& m);
 void register_loss(nb::module_& m);
 void register_adam(nb::module_& m);
 void register_densify(nb::module_& m);

@@ -6,6 +6,7 @@ NB_MODULE(_kernels, m) {
     m.attr("instruction_set") = grendel::kInstructionSet;
     grendel::register_project(m);
     grendel::register_raster(m);
+    grendel::register_fold(m);
     grendel::register_loss(m);
     grendel::register_adam(m);
     grendel::register_densify(m);

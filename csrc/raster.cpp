@@ -247,36 +247,6 @@ void backward_tile(RenderState& s, int index, const Constants& k, const PixelGra
         if (pairs[i].slot & kFirst) zero.store(s.slots.data() + size_t(pairs[i].slot & ~kFirst) * 16);
 }
 
-// Sums each splat's tile rows from top to bottom and turns moments into gradients.
-void fold(RenderState& state, Array2<const float> splats_, Array2<float> out_, int threads) {
-    int n = state.splats;
-    const float* splats = splats_.data();
-    float* out = out_.data();
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int first = 0; first < n; first += 16) {
-        int lanes = std::min(16, n - first);
-        F16 m[16], s[16];
-        for (int i = 0; i < 16; i++) {
-            int j = first + std::min(i, lanes - 1);
-            const float* slot = state.slots.data() + size_t(state.slot_begin[j]) * 16;
-            m[i] = 0.0f;
-            for (uint32_t r = 0; r < state.slot_count[j]; r++)
-                m[i] = r ? m[i] + F16::load(slot + r * 16) : F16::load(slot);
-            s[i] = F16::load_first<kSplatWidth>(splats + int64_t(j) * kSplatWidth);
-        }
-        transpose16(m);
-        transpose16(s);
-        F16 a = s[2], b = s[3], c = s[4], opacity = s[5], zero = 0.0f;
-        F16 g[16] = {fma(a, m[1], b * m[2]), fma(b, m[1], c * m[2]),
-                     F16(-0.5f) * m[3], zero - m[4], F16(-0.5f) * m[5],
-                     m[0] / max(opacity, 1e-12f), m[6], m[7], m[8], m[9],
-                     zero, zero, zero, zero, zero, zero};
-        transpose16(g);
-        for (int i = 0; i < lanes; i++)
-            g[i].store_first<kSplatWidth>(out + int64_t(first + i) * kSplatWidth);
-    }
-}
-
 void bin(RenderState& s, Array2<const float> splats, Array1<const int32_t> keys, int image_height, int x0, int y0, int width, int height, const Constants& k, int threads) {
     Window& w = s.window;
     w = {x0, y0, width, height, x0 / kTile, y0 / kTile, 0, 0};
@@ -318,15 +288,18 @@ void blend_backward(RenderState& s, const Constants& k, Array3<const float> colo
     }
 }
 
-// Rows of 16 pixels that both passes evaluate: the unit of the blend kernels' cost.
-int64_t row_evaluations(RenderState& s) {
-    int64_t rows = 0;
-    for (int tile = 0; tile < s.window.tiles(); tile++)
-        for (uint32_t i = 0; i < s.processed[size_t(tile)]; i++) {
-            const Pair& pair = s.pairs[s.tile_begin[size_t(tile)] + i];
-            rows += pair.last_row - pair.first_row + 1;
-        }
-    return rows;
+// Rows of 16 pixels that both passes evaluate, for each tile row: the cost of blending it.
+void tile_row_costs(RenderState& s, Array1<int64_t> out) {
+    const Window& w = s.window;
+    for (int row = 0; row < w.tiles_y; row++) {
+        int64_t cost = 0;
+        for (int tile = row * w.tiles_x; tile < (row + 1) * w.tiles_x; tile++)
+            for (uint32_t i = 0; i < s.processed[size_t(tile)]; i++) {
+                const Pair& pair = s.pairs[s.tile_begin[size_t(tile)] + i];
+                cost += pair.last_row - pair.first_row + 1;
+            }
+        out.data()[row] = cost;
+    }
 }
 
 }  // namespace
@@ -335,9 +308,15 @@ void register_raster(nb::module_& m) {
     nb::class_<RenderState>(m, "RenderState")
         .def(nb::init<>())
         .def_ro("pairs", &RenderState::pairs_used)
-        .def_prop_ro("row_evaluations", &row_evaluations)
         .def_ro("slots", &RenderState::slots_used)
         .def_prop_ro("bytes", &RenderState::bytes);
+    m.def("row_ranges",
+          [](Array2<const float> splats, const Constants& k, Array2<int32_t> out, int threads) {
+              row_ranges(splats.data(), int(splats.shape(0)), k, out.data(), threads);
+          },
+          nb::arg("splats").noconvert(), nb::arg("constants"), nb::arg("out").noconvert(),
+          nb::arg("threads"));
+    m.def("tile_row_costs", &tile_row_costs, nb::arg("state"), nb::arg("out").noconvert());
     m.def("bin", &bin, nb::arg("state"), nb::arg("splats").noconvert(), nb::arg("keys").noconvert(),
           nb::arg("image_height"), nb::arg("x0"), nb::arg("y0"),
           nb::arg("width"), nb::arg("height"), nb::arg("constants"), nb::arg("threads"));
@@ -348,8 +327,6 @@ void register_raster(nb::module_& m) {
           nb::arg("color").noconvert(), nb::arg("depth").noconvert().none(),
           nb::arg("grad_color").noconvert(), nb::arg("grad_alpha").noconvert().none(),
           nb::arg("grad_depth").noconvert().none(), nb::arg("threads"));
-    m.def("fold", &fold, nb::arg("state"), nb::arg("splats").noconvert(), nb::arg("out").noconvert(),
-          nb::arg("threads"));
 }
 
 }  // namespace grendel

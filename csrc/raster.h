@@ -62,4 +62,7 @@ struct RenderState {
 void bin_splats(RenderState& s, const float* splats, const int32_t* keys, int n, int image_height,
                 const Constants& k, int threads);
 
+// First and last pixel row that each splat may touch; nothing is clipped to the image. [n, 2]
+void row_ranges(const float* splats, int n, const Constants& k, int32_t* out, int threads);
+
 }  // namespace grendel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from grendel_odin.render.protocol import (
     Rendering,
     RowGradients,
     Splats,
+    SplatSums,
 )
 
 
@@ -153,9 +156,46 @@ class CpuRenderer:
         grad_depth: Tensor | None = None,
     ) -> Tensor:
         """See Renderer.render_backward."""
+        lease = self._blend_backward(rendering, grad_color, grad_alpha, grad_depth)
+        gradients = torch.empty_like(lease.splats.values)
+        _kernels.fold(lease.state, lease.splats.values, gradients, self.threads)
+        return gradients
+
+    def row_ranges(self, splats: Splats) -> Tensor:
+        """See Renderer.row_ranges."""
+        ranges = torch.empty(len(splats), 2, dtype=torch.int32)
+        _kernels.row_ranges(splats.values, self._kernel_constants, ranges, self.threads)
+        return ranges
+
+    def strip_sums(self, rendering: Rendering, grad_color: Tensor, tops: Tensor) -> SplatSums:
+        """See Renderer.strip_sums."""
+        lease = self._blend_backward(rendering, grad_color, None, None)
+        counts = torch.empty(len(lease.splats), dtype=torch.int32)
+        total = _kernels.count_sums(lease.state, tops.byte(), counts)
+        values = torch.empty(total, SPLAT_WIDTH)
+        _kernels.pack_sums(lease.state, counts, values)
+        return SplatSums(counts, values)
+
+    def gather_sums(self, splats: Splats, strips: Sequence[tuple[Tensor, SplatSums]]) -> Tensor:
+        """See Renderer.gather_sums."""
+        totals = torch.zeros_like(splats.values)
+        begun = torch.zeros(len(splats), dtype=torch.uint8)
+        for positions, sums in strips:
+            _kernels.add_sums(positions, sums.counts, sums.values, begun, totals)
+        gradients = torch.empty_like(totals)
+        _kernels.finish(totals, splats.values, gradients, self.threads)
+        return gradients
+
+    def _blend_backward(
+        self,
+        rendering: Rendering,
+        grad_color: Tensor,
+        grad_alpha: Tensor | None,
+        grad_depth: Tensor | None,
+    ) -> _Lease:
+        """Leaves the sums of tile rows in the state of the rendering."""
         lease = rendering.saved
         assert isinstance(lease, _Lease)
-        gradients = torch.empty_like(lease.splats.values)
         _kernels.blend_backward(
             lease.state,
             self._kernel_constants,
@@ -166,8 +206,7 @@ class CpuRenderer:
             grad_depth,
             self.threads,
         )
-        _kernels.fold(lease.state, lease.splats.values, gradients, self.threads)
-        return gradients
+        return lease
 
 
 def _stop_threshold(constants: Constants) -> float:

@@ -6,6 +6,7 @@ H W pixels of the image, h w pixels of a rectangle.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -101,6 +102,20 @@ class Rendering:
 
 
 @dataclass(slots=True)
+class SplatSums:
+    """What the pixels of a strip of tile rows add to the gradients of its splats.
+
+    Sums over tile rows, which the owner of the splats adds up from the top of the view to its
+    bottom, so that a gradient has the same bits however the view was cut into strips.
+    """
+
+    counts: Tensor
+    """[M] int32: rows of `values` that belong to each splat, in order."""
+    values: Tensor
+    """[K, 10] float32; what the columns mean is the backend's business."""
+
+
+@dataclass(slots=True)
 class RowGradients:
     """Gradients of the rows that a unit writes, packed."""
 
@@ -153,7 +168,27 @@ class Renderer(Protocol):
         grad_alpha: Tensor | None = None,
         grad_depth: Tensor | None = None,
     ) -> Tensor:
-        """[M, 10] gradient of the splats."""
+        """[M, 10] gradient of the splats; the rectangle is the whole view."""
+
+
+class StripRenderer(Renderer, Protocol):
+    """A backend whose views can be cut into strips that different processes render."""
+
+    def row_ranges(self, splats: Splats) -> Tensor:
+        """[M, 2] int32: first and last pixel row that a splat may touch, not clipped."""
+
+    def strip_sums(self, rendering: Rendering, grad_color: Tensor, tops: Tensor) -> SplatSums:
+        """Sums of a strip: a rectangle of whole tile rows, as wide as its view.
+
+        tops: [M] bool, the splats whose first tile row lies in this strip (or that lie in no other
+        one); only their tile rows may be added up here.
+        """
+
+    def gather_sums(self, splats: Splats, strips: Sequence[tuple[Tensor, SplatSums]]) -> Tensor:
+        """[M, 10] gradient of a view's splats from its strips, top to bottom.
+
+        Each strip comes with the positions [m] int32 among `splats` of the splats that it had.
+        """
 
 
 def active_rows(splats: list[Splats], rows: int) -> Tensor:
