@@ -12,5 +12,5 @@ TESTS = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
-        if folder in ("unit", "numerics", "cli"):
+        if folder in ("unit", "numerics", "dist", "cli"):
             item.add_marker(folder)

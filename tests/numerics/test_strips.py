@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def test_strips_add_up_to_the_view(constants: Constants, seed: int, cuts: list[i
     borders = [0, *(cut * TILE for cut in sorted(cuts)), HEIGHT]
     strips: list[tuple[torch.Tensor, SplatSums]] = []
     seen = torch.zeros(len(splats), dtype=torch.bool)
-    for top, bottom in zip(borders, borders[1:], strict=False):
+    for top, bottom in pairwise(borders):
         touches = (ranges[:, 0] < bottom) & (ranges[:, 1] >= top)
         positions = touches.nonzero().squeeze(1)
         image = renderer.render(
