@@ -99,8 +99,8 @@ def join_world(timeout_s: float, environment: Mapping[str, str] = os.environ) ->
         raise UserError(
             f"rank {place.rank} of {place.size} cannot join the others at "
             f"{place.address}:{place.port}: {_first_line(error)}. Check that the host name "
-            "resolves on every node, that the port is free (torchrun --standalone picks one), and that "
-            "GLOO_SOCKET_IFNAME, if set, names one network interface"
+            "resolves on every node, that the port is free (torchrun --standalone picks one), and "
+            "that GLOO_SOCKET_IFNAME, if set, names one network interface"
         ) from error
     return World(place.rank, place.size, place.local_rank, place.local_size)
 
