@@ -9,7 +9,6 @@ from pathlib import Path
 
 from grendel_odin.config import UserError
 from grendel_odin.report.lpips import HOW_TO_INSTALL, find_lpips
-from grendel_odin.report.table import score_table
 from grendel_odin.train.results import Scores, Split, methods_on_disk, pairs_on_disk, writing
 from grendel_odin.train.settings import TrainSettings
 
@@ -28,7 +27,7 @@ def score(arguments: Sequence[str] | None) -> None:
                 scores.add(pair)
             with writing(run):
                 scores.save(run, split, method)
-            print(score_table(f"{run}: {split.value}/{method}", scores.per_view))
+            print(scores.table(f"{run}: {split.value}/{method}"))
     if not lpips:
         print(HOW_TO_INSTALL)
 

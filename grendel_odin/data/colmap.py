@@ -1,148 +1,213 @@
-"""COLMAP models, binary and text, through pycolmap (the only file that imports it)."""
+"""COLMAP models, binary and text, become cameras and points.
+
+Poses are those of the images: rigs and frames, where a model has them, hold the same once more.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-import pycolmap
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
+from grendel_odin.data import colmap_binary, colmap_text
 from grendel_odin.data.cameras import Camera
-from grendel_odin.data.colmap_files import binary_problems
-from grendel_odin.data.views import Points
+from grendel_odin.data.colmap_files import Found, find_model, other_models
+from grendel_odin.data.colmap_records import Damaged, ImageRecord, PointRecords, Records, printable
+from grendel_odin.data.lens import LensError, LensModel
+from grendel_odin.data.names import name_fault
+from grendel_odin.data.undistort import ColmapLens, straighten
+from grendel_odin.data.views import Lens, Model, Points
 
-_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE")
+__all__ = ["Model", "read_colmap", "read_model"]
+
+T = TypeVar("T")
+_NAMES_SHOWN = 20
+_FAR = 1e15
+"""Units from the origin; beyond it, double precision leaves no scene."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Model:
-    """What a COLMAP model says about a scene."""
+def read_colmap(scene: Path, wanted: str = "") -> tuple[Model | None, list[str]]:
+    """The model that a scene is trained on, and all problems.
 
-    cameras: list[Camera]
-    """One for each registered image, sorted by name."""
-    points: Points
-    """Their track_views index `cameras`."""
+    `wanted` names its folder, relative to the scene; else it is the one with most images.
+    """
+    found, problems = find_model(scene, wanted)
+    if found is None:
+        return None, problems
+    model, problems = read_model(found)
+    others = other_models(scene, found)
+    if model is not None:
+        model.notes[:0] = others
+    return model, problems + (others if model is None else [])
 
 
-def read_model(folder: Path) -> tuple[Model | None, list[str]]:
-    """Reads a model of pinhole cameras; also returns all problems found.
+def read_model(found: Found) -> tuple[Model | None, list[str]]:
+    """Reads one model; also returns all problems found.
 
     A model with problems holds what could be read, so that more can be checked at once.
     """
-    if (folder / "cameras.bin").is_file():
-        problems = binary_problems(folder, _parameter_count)
-        if problems:
-            return None, problems
-    try:
-        reconstruction = pycolmap.Reconstruction(str(folder))
-        images = [reconstruction.images[i] for i in reconstruction.reg_image_ids()]
-        images.sort(key=attrgetter("name"))
-    except (ValueError, LookupError, RuntimeError, MemoryError) as error:
-        return None, [
-            f"the COLMAP model {folder} cannot be read ({error}): copy the model again, "
-            "or open it in COLMAP and save it anew"
-        ]
-    problems = _model_problems(folder, reconstruction, images)
-    pairs = [(image, reconstruction.cameras[image.camera_id]) for image in images]
-    usable = [(image, camera) for image, camera in pairs if not _camera_fault(camera)]
-    cameras = [_camera(image, camera) for image, camera in usable]
-    points = _points(reconstruction, [image.image_id for image, _ in usable])
-    return Model(cameras, points), problems + _number_problems(folder, cameras, points)
+    records, problems = _records(found)
+    if records is None:
+        return None, problems
+    images = sorted(map(_renamed, records.images), key=lambda image: image.name)
+    problems = _image_problems(found.folder, images)
+    faults = {number: fault for number, lens in _used(records) if (fault := _fault(lens))}
+    problems += [
+        f"camera {number} of {found.folder} {fault}" for number, fault in sorted(faults.items())
+    ]
+    lost = [image for image in images if image.camera_id not in records.cameras]
+    if lost:
+        problems.append(
+            f"{found.folder}: cameras.{found.kind} has no camera {lost[0].camera_id}, which the "
+            f"image {printable(lost[0].name)} names ({len(lost)} such images)"
+        )
+    usable = [
+        image
+        for image in images
+        if image.camera_id in records.cameras
+        and image.camera_id not in faults
+        and not _bad_pose(image)
+        and not name_fault(image.name)
+    ]
+    lenses = [records.cameras[image.camera_id] for image in usable]
+    return Model(
+        cameras=_cameras(usable, lenses),
+        points=_points(records.points, [image.id for image in usable]),
+        notes=_notes(records),
+        lenses=_bent(lenses),
+    ), problems
 
 
-def _parameter_count(model: int) -> int | None:
-    try:
-        camera = pycolmap.Camera.create_from_model_id(0, pycolmap.CameraModelId(model), 1.0, 1, 1)
-    except ValueError:
+def _records(found: Found) -> tuple[Records | None, list[str]]:
+    """The three files; damage to several is told at once."""
+    form = colmap_binary if found.kind == "bin" else colmap_text
+    problems: list[str] = []
+
+    def attempt(read: Callable[[Path], T], part: str) -> T | None:
+        file = found.folder / f"{part}.{found.kind}"
+        try:
+            return read(file)
+        except Damaged as damage:
+            problems.append(str(damage))
+        except (OSError, MemoryError) as error:
+            problems.append(f"{file} cannot be read ({error})")
         return None
-    return len(camera.params)
+
+    cameras = attempt(form.read_cameras, "cameras")
+    images = attempt(form.read_images, "images")
+    points = attempt(form.read_points, "points3D")
+    if cameras is None or images is None or points is None:
+        return None, problems
+    return Records(cameras, images, points), []
 
 
-def _model_problems(
-    folder: Path, reconstruction: pycolmap.Reconstruction, images: list[pycolmap.Image]
-) -> list[str]:
+def _renamed(image: ImageRecord) -> ImageRecord:
+    """Windows programs part folders by backslashes."""
+    return replace(image, name=image.name.replace("\\", "/").removeprefix("./"))
+
+
+def _used(records: Records) -> list[tuple[int, LensModel]]:
+    used = {image.camera_id for image in records.images}
+    return [(number, lens) for number, lens in records.cameras.items() if number in used]
+
+
+def _fault(lens: LensModel) -> str:
+    try:
+        straighten(lens)
+    except LensError as fault:
+        return str(fault)
+    return ""
+
+
+def _image_problems(folder: Path, images: list[ImageRecord]) -> list[str]:
     problems = []
     if not images:
         problems.append(
             f"{folder} has no registered image: the reconstruction failed; run it again with "
             "more overlap between photos, or choose another model"
         )
-    if reconstruction.num_points3D() == 0:
-        problems.append(f"{folder} has no points to start from; run COLMAP's point_triangulator")
-    for camera_id in sorted({image.camera_id for image in images}):
-        if fault := _camera_fault(reconstruction.cameras[camera_id]):
-            problems.append(f"camera {camera_id} of {folder} {fault}")
     repeated = [name for name, n in Counter(image.name for image in images).items() if n > 1]
     if repeated:
-        problems.append(f"{folder} names images twice: {', '.join(repeated)}")
-    return problems
-
-
-def _camera_fault(camera: pycolmap.Camera) -> str:
-    """Why a camera cannot be used; empty if it can."""
-    if camera.model_name not in _PINHOLES:
-        return (
-            f"has the model {camera.model_name}; {' and '.join(_PINHOLES)} are read: undistort "
-            "the scene with `colmap image_undistorter` and train on its output"
+        problems.append(f"{folder} names images twice: {_listed(repeated)}")
+    faults = [f"{image.name} {fault}" for image in images if (fault := name_fault(image.name))]
+    if faults:
+        problems.append(
+            f"{folder}: names of images must be those of files below the image folder; rename "
+            f"them in the model: {_listed(faults)}"
         )
-    if not camera.verify_params():
-        return f"needs {camera.params_info} as parameters, {len(camera.params)} numbers were found"
-    return ""
-
-
-def _number_problems(folder: Path, cameras: list[Camera], points: Points) -> list[str]:
-    """Cameras and points must be finite, focal lengths and sizes positive."""
-    bad = [
-        camera.name
-        for camera in cameras
-        if not (np.isfinite(camera.K).all() and np.isfinite(camera.world_to_camera).all())
-        or min(camera.K[0, 0], camera.K[1, 1], camera.width, camera.height) <= 0
-    ]
-    problems = []
+    bad = [image.name for image in images if _bad_pose(image)]
     if bad:
         problems.append(
-            f"{folder}: size, focal length or pose is not usable for {', '.join(bad)}; remove "
-            "these images from the model"
+            f"{folder}: the pose of {len(bad)} images is not finite or no rotation; remove them "
+            f"from the model: {_listed(bad)}"
         )
-    broken = int((~np.isfinite(points.xyz).all(axis=1)).sum())
-    if broken:
-        problems.append(f"{folder}: {broken} of {len(points)} points are not finite; remove them")
     return problems
 
 
-def _camera(image: pycolmap.Image, camera: pycolmap.Camera) -> Camera:
-    world_to_camera = np.eye(4)
-    world_to_camera[:3] = image.cam_from_world().matrix()
-    return Camera(
-        name=image.name,
-        width=int(camera.width),
-        height=int(camera.height),
-        K=np.asarray(camera.calibration_matrix(), dtype=np.float64),
-        world_to_camera=world_to_camera,
-    )
+def _listed(names: list[str]) -> str:
+    rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(printable(name) for name in names[:_NAMES_SHOWN]) + rest
 
 
-def _points(reconstruction: pycolmap.Reconstruction, image_ids: list[int]) -> Points:
-    """Points in id order, so that binary and text models start from the same rows.
+def _bad_pose(image: ImageRecord) -> bool:
+    usable = 1e-3 < math.hypot(*image.quaternion) < 1e3 and math.hypot(*image.translation) < _FAR
+    return not usable
 
-    pycolmap has no bulk access to points; attrgetter and chain keep the walk over them in C.
-    """
-    records = [reconstruction.points3D[i] for i in sorted(reconstruction.point3D_ids())]
-    elements = [record.track.elements for record in records]
-    seen_by = np.fromiter(map(attrgetter("image_id"), chain.from_iterable(elements)), np.int64)
-    lengths = np.fromiter(map(len, elements), np.int64, len(elements))
-    offsets, views = _tracks(lengths, seen_by, np.asarray(image_ids, dtype=np.int64))
-    return Points(
-        xyz=np.array(list(map(attrgetter("xyz"), records)), dtype=np.float64).reshape(-1, 3),
-        rgb=np.array(list(map(attrgetter("color"), records)), dtype=np.uint8).reshape(-1, 3),
-        track_offsets=offsets,
-        track_views=views,
-    )
+
+def _cameras(images: list[ImageRecord], lenses: list[LensModel]) -> list[Camera]:
+    if not images:
+        return []
+    quaternions = np.array([image.quaternion for image in images])
+    poses = np.tile(np.eye(4), (len(images), 1, 1))
+    poses[:, :3, :3] = Rotation.from_quat(np.roll(quaternions, -1, axis=1)).as_matrix()
+    poses[:, :3, 3] = [image.translation for image in images]
+    return [
+        Camera(image.name, lens.width, lens.height, _K(lens), pose)
+        for image, lens, pose in zip(images, lenses, poses, strict=True)
+    ]
+
+
+def _K(lens: LensModel) -> NDArray[np.float64]:
+    fx, fy, cx, cy = lens.intrinsics()
+    return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+
+
+def _bent(lenses: list[LensModel]) -> dict[int, Lens]:
+    return {i: ColmapLens(lens) for i, lens in enumerate(lenses) if straighten(lens) is not None}
+
+
+def _notes(records: Records) -> list[str]:
+    """Which camera models are straightened."""
+    bent = [
+        (number, lens) for number, lens in _used(records) if not _fault(lens) and straighten(lens)
+    ]
+    if not bent:
+        return []
+    models = ", ".join(sorted({lens.model for _, lens in bent}))
+    ids = {number for number, _ in bent}
+    count = sum(image.camera_id in ids for image in records.images)
+    return [
+        f"{count} of {len(records.images)} images have a lens that bends them ({models}); they "
+        "are straightened as they are decoded"
+    ]
+
+
+def _points(records: PointRecords, image_ids: list[int]) -> Points:
+    """Points in id order, so that binary and text models start from the same rows."""
+    order = np.argsort(records.ids, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(records.track_lengths)]).astype(np.int64)
+    lengths = records.track_lengths[order]
+    before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)[:-1]
+    place = np.repeat(starts[:-1][order] - before, lengths) + np.arange(lengths.sum())
+    offsets, views = _tracks(lengths, records.track_images[place], np.array(image_ids, np.int64))
+    return Points(records.xyz[order], records.rgb[order], offsets, views)
 
 
 def _tracks(

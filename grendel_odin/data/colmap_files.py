@@ -1,112 +1,132 @@
-"""Where a COLMAP model lies, and whether its files are complete.
-
-pycolmap does not look for the end of a binary file: a cut one yields wrong numbers or a huge
-allocation. So the records are walked first; that costs far less than reading them.
-"""
+"""Where a COLMAP model lies among several, and which form it has."""
 
 from __future__ import annotations
 
-import mmap
-import struct
-from collections.abc import Callable
+import re
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from grendel_odin.data.colmap_binary import record_count
+
 PARTS = ("cameras", "images", "points3D")
-
-ParameterCount = Callable[[int], int | None]
-"""Number of parameters of a camera model by its id; None for an unknown id."""
-_End = Callable[[mmap.mmap, int], int]
+_PLACES = ("sparse", ".", "colmap/sparse", "colmap")
+"""Below a scene; a model lies in one of them or in a numbered folder there."""
 
 
-def find_model(scene: Path) -> tuple[Path | None, list[str]]:
-    """The model's folder: sparse/0, sparse, or the scene's folder itself; and all problems."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model on disk."""
+
+    folder: Path
+    kind: str
+    """Ending of its files: bin (which wins, as in COLMAP) or txt."""
+    images: int
+    """Registered images by what the file announces."""
+
+
+def find_models(scene: Path) -> list[Found]:
+    """All models of a scene that have their three files, best first: the one with most images."""
+    kinds = {folder: kind for folder in _folders(scene) if (kind := _kind(folder))}
+    found = [Found(folder, kind, _images(folder, kind)) for folder, kind in kinds.items()]
+    return sorted(found, key=lambda model: -model.images)
+
+
+def find_model(scene: Path, wanted: str = "") -> tuple[Found | None, list[str]]:
+    """The model to read, and all problems; `wanted` names its folder, relative to the scene."""
     if not scene.is_dir():
         return None, [_no_folder(scene)]
-    for folder in (scene / "sparse" / "0", scene / "sparse", scene):
-        if any((folder / f"{part}.{kind}").is_file() for part in PARTS for kind in ("bin", "txt")):
-            return folder, _incomplete(folder)
+    models = find_models(scene)
+    if wanted:
+        return _wanted(scene, wanted, models)
+    if models:
+        return models[0], []
+    for folder in _folders(scene):
+        if lacking := _lacking(folder):
+            return None, [lacking]
     hint = "run COLMAP's mapper, or point data.path at the folder that holds sparse/"
-    if (scene / "transforms.json").is_file() or (scene / "transforms_train.json").is_file():
-        hint = "transforms.json is not read: convert the scene to COLMAP's format"
-    elif numbered := sorted(p.parent.name for p in scene.glob("sparse/*/cameras.*")):
-        hint = f"sparse/ has {', '.join(numbered)}: rename the one to use to 0"
+    deeper = sorted({file.parent for file in scene.glob("*/sparse/**/cameras.*")})
+    if deeper:
+        hint = f"{deeper[0]} holds one: set data.path or data.model accordingly"
     return None, [f"no COLMAP model in {scene}: neither sparse/0 nor sparse holds one; {hint}"]
 
 
-def binary_problems(folder: Path, parameter_count: ParameterCount) -> list[str]:
-    """Says which binary files of a model end before their last record, and where."""
-
-    def camera_end(data: mmap.mmap, start: int) -> int:
-        (model,) = struct.unpack_from("<i", data, start + 4)
-        count = parameter_count(model)
-        if count is None:
-            raise _UnknownModel(model)
-        return start + 24 + 8 * count
-
-    ends: dict[str, _End] = {
-        "cameras": camera_end,
-        "images": _image_end,
-        "points3D": _point_end,
-    }
-    checked = [_walk(folder / f"{part}.bin", end) for part, end in ends.items()]
-    return [problem for problem in checked if problem]
+def other_models(scene: Path, chosen: Found) -> list[str]:
+    """A note on models that are not used; none if there are none."""
+    others = [model for model in find_models(scene) if model.folder != chosen.folder]
+    if not others:
+        return []
+    said = ", ".join(f"{_relative(scene, model)} has {model.images}" for model in others)
+    return [
+        f"{len(others) + 1} models: {_relative(scene, chosen)} with {chosen.images} registered "
+        f"images is used; {said}; data.model={_relative(scene, others[0])} takes another"
+    ]
 
 
-class _UnknownModel(Exception):
-    """A camera record names a model that pycolmap does not know."""
+def _folders(scene: Path) -> list[Path]:
+    """Where models may lie, in order of preference."""
+    folders = []
+    for place in _PLACES:
+        base = scene / place
+        if place.endswith("sparse") and base.is_dir():
+            folders += sorted((path for path in base.iterdir() if path.is_dir()), key=_natural)
+        folders.append(base)
+    return folders
 
 
-def _walk(file: Path, end_of_record: _End) -> str | None:
-    """Follows a file's records to its end; returns what is wrong."""
-    size = file.stat().st_size
-    remedy = "copy the model again or rerun the reconstruction"
-    if size < 8:
-        return f"{file} is cut off: {size} bytes do not even hold the number of records; {remedy}"
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        (count,) = struct.unpack_from("<Q", data, 0)
-        start = 8
-        for record in range(count):
-            try:
-                end = end_of_record(data, start)
-            except struct.error:
-                end = size + 1
-            except _UnknownModel as unknown:
-                return f"{file}: unknown camera model {unknown} in record {record + 1} of {count}"
-            if end > size:
-                return (
-                    f"{file} is cut off in record {record + 1} of {count}, which starts at offset "
-                    f"{start}: the file has {size} bytes; {remedy}"
-                )
-            start = end
-    return None
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """sparse/10 comes after sparse/2."""
+    return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", path.name)]
 
 
-def _image_end(data: mmap.mmap, start: int) -> int:
-    """id, quaternion, translation, camera id; name; count; x, y, point id of each observation."""
-    zero = data.find(b"\0", start + 64)
-    if zero < 0:
-        return len(data) + 1
-    (count,) = struct.unpack_from("<Q", data, zero + 1)
-    return int(zero + 9 + 24 * count)
+def _kind(folder: Path) -> str:
+    """bin, txt, or nothing where a model is incomplete."""
+    for kind in ("bin", "txt"):
+        if all((folder / f"{part}.{kind}").is_file() for part in PARTS):
+            return kind
+    return ""
 
 
-def _point_end(data: mmap.mmap, start: int) -> int:
-    """id, position, colour, error; track length; image id and observation of each element."""
-    (length,) = struct.unpack_from("<Q", data, start + 43)
-    return int(start + 51 + 8 * length)
+def _images(folder: Path, kind: str) -> int:
+    file = folder / f"images.{kind}"
+    try:
+        if kind == "bin":
+            return record_count(file)
+        data = file.read_bytes()
+    except OSError:  # told when the model is read
+        return 0
+    return len(re.findall(rb"^\s*\d+(?:\s+[-+.\deE]+){7}\s+\d+\s+[^\s]", data, re.M))
 
 
-def _incomplete(folder: Path) -> list[str]:
-    """The model must be three .bin or three .txt files; binary ones win, as in COLMAP."""
+def _wanted(scene: Path, wanted: str, models: list[Found]) -> tuple[Found | None, list[str]]:
+    folder = scene / Path(wanted).expanduser()
+    if kind := _kind(folder):
+        return Found(folder, kind, _images(folder, kind)), []
+    if lacking := _lacking(folder):
+        return None, [lacking]
+    names = [_relative(scene, model) for model in models]
+    near = get_close_matches(wanted, names, n=1) or names[:1]
+    hint = f"; nearest: data.model={near[0]}" if near else ""
+    return None, [f"data.model={wanted}: {folder} holds no COLMAP model{hint}"]
+
+
+def _lacking(folder: Path) -> str:
+    """Which files of a model are not there, where some are."""
     missing = {
         kind: [f"{part}.{kind}" for part in PARTS if not (folder / f"{part}.{kind}").is_file()]
         for kind in ("bin", "txt")
     }
-    if not all(missing.values()):
-        return []
     kind = min(missing, key=lambda kind: len(missing[kind]))
-    return [f"the COLMAP model {folder} lacks {', '.join(missing[kind])}"]
+    if len(missing[kind]) == len(PARTS):
+        return ""
+    return f"the COLMAP model {folder} lacks {', '.join(missing[kind])}"
+
+
+def _relative(scene: Path, model: Found) -> str:
+    try:
+        return model.folder.relative_to(scene).as_posix()
+    except ValueError:
+        return str(model.folder)
 
 
 def _no_folder(path: Path) -> str:

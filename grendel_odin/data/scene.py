@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from grendel_odin.config import UserError
-from grendel_odin.data.cameras import Camera
-from grendel_odin.data.colmap import read_model
-from grendel_odin.data.colmap_files import find_model
+from grendel_odin.data.colmap_files import find_models
+from grendel_odin.data.colmap_scene import read_colmap_scene
 from grendel_odin.data.extent import scene_extent, split
-from grendel_odin.data.images import image_problems, stored_size
+from grendel_odin.data.frame import place
+from grendel_odin.data.masks import find_masks
 from grendel_odin.data.settings import DataSettings
-from grendel_odin.data.views import Points, View
+from grendel_odin.data.sizes import Fitted, fit_views
+from grendel_odin.data.transforms import has_transforms, read_transforms_scene
+from grendel_odin.data.views import Model, Points, View
 
 __all__ = ["Points", "Scene", "View", "load_scene"]
 
@@ -30,6 +33,12 @@ class Scene:
     extent: float
     """1.1 times the largest distance of a training camera from their mean centre, at least a
     share of the points' distance; above 0."""
+    notes: list[str] = field(default_factory=list)
+    """What was found, assumed, dropped or counted, a line each."""
+    offset: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    """[3] what was subtracted from all coordinates; zeros as a rule (data/frame.py)."""
+    depth: float = 0.0
+    """Median depth at which views see points; 0 if none does."""
 
     @property
     def views(self) -> list[View]:
@@ -37,25 +46,25 @@ class Scene:
         return sorted(self.train + self.test, key=lambda view: view.index)
 
 
-def load_scene(settings: DataSettings) -> Scene:
-    """Reads a COLMAP scene and the headers of its images.
+def load_scene(settings: DataSettings, seed: int = 0) -> Scene:
+    """Reads a scene of any known format and the headers of its images.
 
     Raises one UserError that lists every problem found.
     """
     if not settings.path:
         raise UserError("data.path is not set: give the folder of a scene, data.path=FOLDER")
     path = Path(settings.path).expanduser()
-    model_folder, problems = find_model(path)
-    if path.is_dir():
-        problems += _folder_problems(path, settings)
-    if model_folder is None or problems:
-        raise UserError("\n".join(problems))
-    model, problems = read_model(model_folder)
+    model, problems = _read(path, settings)
     if model is None:
         raise UserError("\n".join(problems))
-    views, view_problems = _views(model.cameras, path / settings.images, settings.downscale)
-    train, test = split(views, settings.test_every)
-    problems += view_problems + image_problems(views)
+    placed = place(model, settings.random_points, seed)
+    model = placed.model
+    problems += placed.problems
+    fitted = _views(model, path / settings.images, settings.downscale)
+    masked = find_masks(path, settings.masks, fitted.views)
+    views = masked.views
+    train, test = _split(model, views, settings.test_every)
+    problems += fitted.problems + masked.problems
     if views and not train:
         problems.append(
             f"data.test_every={settings.test_every} makes all {len(views)} views of {path} test "
@@ -64,56 +73,35 @@ def load_scene(settings: DataSettings) -> Scene:
     if problems:
         raise UserError("\n".join(problems))
     extent = scene_extent([view.camera for view in train], model.points)
-    return Scene(path, train, test, model.points, extent)
+    notes = model.notes + fitted.notes + masked.notes
+    offset, depth = placed.offset, placed.depth
+    return Scene(path, train, test, model.points, extent, notes, offset, depth)
 
 
-def _folder_problems(path: Path, settings: DataSettings) -> list[str]:
-    folder = path / settings.images
-    if folder.is_dir() or (
-        settings.downscale > 1 and _reduced(folder, settings.downscale).is_dir()
-    ):
-        return []
-    names = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
-    near = get_close_matches(settings.images, names, n=1) or names
-    hint = f"; nearest: data.images={near[0]}" if near else ""
-    return [f"the image folder {folder} does not exist (data.images={settings.images}){hint}"]
+def _read(path: Path, settings: DataSettings) -> tuple[Model | None, list[str]]:
+    """The reader is chosen by what the folder holds; a COLMAP model comes first."""
+    if not settings.model and has_transforms(path) and not find_models(path):
+        return read_transforms_scene(path, settings.downscale)
+    return read_colmap_scene(path, settings)
 
 
-def _reduced(folder: Path, downscale: int) -> Path:
-    """The folder where images reduced by a factor lie by custom: images_4 beside images."""
-    return folder.with_name(f"{folder.name}_{downscale}")
+def _views(model: Model, folder: Path, downscale: int) -> Fitted:
+    """Pairs cameras with their files and masks, at their true sizes."""
+    sources = model.sources
+    if sources is None:
+        paths = [folder / camera.name for camera in model.cameras]
+        return fit_views(model.cameras, paths, downscale, model.lenses)
+    factor = 1 if sources.reduced else downscale
+    fitted = fit_views(model.cameras, sources.images, factor, model.lenses)
+    pairs = zip(fitted.views, sources.masks, strict=True)
+    return replace(fitted, views=[replace(view, mask_path=mask) for view, mask in pairs])
 
 
-def _views(cameras: Sequence[Camera], folder: Path, downscale: int) -> tuple[list[View], list[str]]:
-    """Pairs cameras with files; intrinsics follow the true size of each file, not the factor."""
-    reduced = _reduced(folder, downscale)
-    if downscale > 1 and reduced.is_dir():
-        return _views_of_reduced(cameras, reduced)
-    views = []
-    for index, camera in enumerate(cameras):
-        size = (camera.width, camera.height)
-        width, height = (max(1, round(side / downscale)) for side in size)
-        views.append(View(camera.resized(width, height), folder / camera.name, index, size))
-    return views, []
-
-
-def _views_of_reduced(cameras: Sequence[Camera], folder: Path) -> tuple[list[View], list[str]]:
-    views, problems = [], []
-    for index, camera in enumerate(cameras):
-        path = folder / camera.name
-        width, height = stored_size(path) or (camera.width, camera.height)
-        if not _same_shape(camera, width, height):
-            problems.append(
-                f"{path} is {width}x{height}: not a reduced {camera.width}x{camera.height} image, "
-                f"the size that the camera of {camera.name} has; make {folder.name} anew or "
-                "remove it"
-            )
-        views.append(View(camera.resized(width, height), path, index))
-    return views, problems
-
-
-def _same_shape(camera: Camera, width: int, height: int) -> bool:
-    """One factor explains both sides, each rounded up or down to whole pixels."""
-    low = max((width - 1) / camera.width, (height - 1) / camera.height)
-    high = min((width + 1) / camera.width, (height + 1) / camera.height)
-    return low <= high
+def _split(model: Model, views: list[View], test_every: int) -> tuple[list[View], list[View]]:
+    """As the model says; else every so manyth view tests."""
+    if model.sources is None or model.sources.is_test is None:
+        return split(views, test_every)
+    tests = model.sources.is_test
+    return [view for view in views if not tests[view.index]], [
+        view for view in views if tests[view.index]
+    ]

@@ -12,9 +12,24 @@ class DataSettings:
     """Which scene is read, and how its images are held."""
 
     path: str = setting(
-        "", "Folder of the scene: images/ and a COLMAP model in sparse/0 or sparse."
+        "", "Folder of the scene: a COLMAP model and its images, or transforms.json."
     )
-    images: str = setting("images", "Image folder inside data.path.")
+    model: str = setting(
+        "",
+        "Folder of the COLMAP model inside data.path, such as sparse/1; empty: of all models "
+        "there, the one with most images.",
+    )
+    images: str = setting(
+        "images", "Image folder inside data.path; transforms.json names its images itself."
+    )
+    skip_missing: bool = setting(
+        False, "Train without the images of the model that have no file, instead of stopping."
+    )
+    masks: str = setting(
+        "masks",
+        "Folder of masks inside data.path, white where an image is used: a/b.jpg.png or a/b.png "
+        "for a/b.jpg. Images without one are used whole.",
+    )
     downscale: int = setting(
         1,
         "Train on images N times smaller: taken from images_N where that folder exists, "
@@ -23,6 +38,9 @@ class DataSettings:
     )
     test_every: int = setting(
         8, "Every n-th view by sorted name, from the first, is a test view; 0 trains on all.", min=0
+    )
+    random_points: int = setting(
+        20_000, "Points to start from, drawn where the cameras look, if the scene has none.", min=1
     )
     cache_gb: float = setting(4.0, "Memory for decoded images, in GB (10^9 bytes).", min=0.0)
     workers: int = setting(2, "Threads that decode images ahead of their use.", min=1)

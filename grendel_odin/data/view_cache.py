@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Lock
 
 from torch import Tensor
 
 from grendel_odin.data.views import View
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a cache has done so far."""
+
+    decoded: int = 0
+    decoded_bytes: int = 0
+    reused: int = 0
+    """Requests answered from what was held or on its way."""
+    peak_bytes: int = 0
+    """Most bytes held or on their way at once."""
 
 
 class ViewCache:
@@ -29,6 +42,7 @@ class ViewCache:
         self._pending: dict[int, Future[Tensor]] = {}
         self._ahead: set[int] = set()
         self._reserved = 0
+        self.counts = Counts()
 
     @property
     def reserved_bytes(self) -> int:
@@ -40,6 +54,7 @@ class ViewCache:
         with self._lock:
             self._ahead.discard(view.index)
             if view.index in self._images:
+                self.counts.reused += 1
                 self._images.move_to_end(view.index)
                 return self._images[view.index]
             future = self._pending.get(view.index)
@@ -52,9 +67,10 @@ class ViewCache:
         if future is not None and waits:
             image = future.result()
             with self._lock:
+                self.counts.reused += 1
                 self._ahead.discard(view.index)
             return image
-        return self._load_reserved(view) if room else self._load(view)
+        return self._load_reserved(view) if room else self._decode(view)
 
     def prefetch(self, views: Iterable[View]) -> None:
         """Loads views in the background, in this order, as far as the limit allows."""
@@ -80,7 +96,7 @@ class ViewCache:
     def _load_reserved(self, view: View) -> Tensor:
         """Loads a view for which room has been reserved, and keeps it."""
         try:
-            image = self._load(view)
+            image = self._decode(view)
         except BaseException:
             with self._lock:
                 self._pending.pop(view.index, None)
@@ -93,6 +109,13 @@ class ViewCache:
                 self._reserved -= view.nbytes
             return self._images.setdefault(view.index, image)
 
+    def _decode(self, view: View) -> Tensor:
+        image = self._load(view)
+        with self._lock:
+            self.counts.decoded += 1
+            self.counts.decoded_bytes += image.nbytes
+        return image
+
     def _reserve(self, nbytes: int, spare_ahead: bool) -> bool:
         """Makes room by dropping images, oldest first; False if that is not enough."""
         if self._reserved + nbytes > self._limit:
@@ -102,6 +125,7 @@ class ViewCache:
         if self._reserved + nbytes > self._limit:
             return False
         self._reserved += nbytes
+        self.counts.peak_bytes = max(self.counts.peak_bytes, self._reserved)
         return True
 
     def _drop(self, candidates: list[int], nbytes: int) -> None:

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grendel_odin.data.cameras import Camera
+
+
+class Warp(Protocol):
+    """Brings stored pixels into the frame of a pinhole camera, as undoing a distortion does."""
+
+    def image(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """[H, W, C] as stored to [h, w, C], for any number of channels."""
+
+    def valid(self) -> NDArray[np.bool_] | None:
+        """[h, w]: pixels that the stored image covers; None: all are."""
+
+
+class Lens(Protocol):
+    """What a camera has beyond the intrinsics of a pinhole, for images of any size."""
+
+    def undistorted(self, camera: Camera) -> tuple[Camera, Warp | None]:
+        """The pinhole camera to train with, and the way of the pixels to it.
+
+        camera: as described by the model, its K and size scaled per axis to those of the file.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +44,10 @@ class View:
     stored_size: tuple[int, int] | None = None
     """Width and height that the file must have; None: the camera's size.
     Where they differ, the image is reduced as it is decoded."""
+    mask_path: Path | None = None
+    """Picture of any size that is white where the image is to be used."""
+    warp: Warp | None = None
+    """Applied to what is stored, before it is resized to the camera's size."""
 
     @property
     def file_size(self) -> tuple[int, int]:
@@ -30,9 +55,14 @@ class View:
         return self.stored_size or (self.camera.width, self.camera.height)
 
     @property
+    def masked(self) -> bool:
+        """Whether some of its pixels may have to be left out."""
+        return self.mask_path is not None or self.warp is not None
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of the decoded image."""
-        return 3 * self.camera.width * self.camera.height
+        """Bytes of the decoded image, and of its mask if there is one."""
+        return (4 if self.masked else 3) * self.camera.width * self.camera.height
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,3 +80,31 @@ class Points:
 
     def __len__(self) -> int:
         return len(self.xyz)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """Where the files of a model lie, if the model itself says so; in the order of its cameras."""
+
+    images: list[Path]
+    masks: list[Path | None]
+    is_test: list[bool] | None
+    """Which views test; None: the model does not say."""
+    reduced: bool
+    """Whether the images are the data.downscale times smaller ones already."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """What a reader of any format says about a scene."""
+
+    cameras: list[Camera]
+    """One for each image, sorted by name; K is that of the photograph, whatever its lens."""
+    points: Points
+    """Their track_views index `cameras`."""
+    notes: list[str] = field(default_factory=list)
+    """What was found, assumed, dropped or counted; a line each."""
+    lenses: dict[int, Lens] = field(default_factory=dict)
+    """By index of the camera, of those that are not pinholes."""
+    sources: Sources | None = None
+    """None: names are those of files in data.images, and data.test_every chooses test views."""

@@ -16,6 +16,7 @@ from grendel_odin.model.table import PrimitiveTable
 
 _NEIGHBOURS = 3
 _MIN_SQUARED_DISTANCE = 1e-7
+_MIN_SHARE, _TINIEST = 1e-4, 1e-24
 
 
 def initialise(
@@ -48,16 +49,32 @@ def initialise(
 def mean_squared_distances(xyz: NDArray[np.float64]) -> NDArray[np.float64]:
     """[P] mean squared distance of points [P, 3] to their three nearest others, at least 1e-7.
 
-    With fewer than four points the mean runs over those that exist.
+    With fewer than four points the mean runs over those that exist. The floor is that of 3DGS; in
+    tiny scenes, where it would be seen, it is a ten-thousandth of the points' median distance from
+    their middle, squared.
     """
     neighbours = min(_NEIGHBOURS, len(xyz) - 1)
     if neighbours == 0:
         return np.full(len(xyz), _MIN_SQUARED_DISTANCE)
+    spread = float(np.median(np.linalg.norm(xyz - np.median(xyz, axis=0), axis=1)))
+    share = (_MIN_SHARE * spread) ** 2
+    floor = min(_MIN_SQUARED_DISTANCE, max(share, _TINIEST)) if share > 0 else _MIN_SQUARED_DISTANCE
+    squared = _squared_distances(xyz, neighbours)
+    stacked = squared == 0  # repeated four times and more: other positions tell the distance
+    if stacked.any():
+        places, place = np.unique(xyz, axis=0, return_inverse=True)
+        if len(places) > 1:
+            apart = _squared_distances(places, min(_NEIGHBOURS, len(places) - 1))
+            squared[stacked] = apart[place.reshape(-1)[stacked]]
+    return np.maximum(squared, floor)
+
+
+def _squared_distances(xyz: NDArray[np.float64], neighbours: int) -> NDArray[np.float64]:
     # The nearest hit is the point itself, or a duplicate at the same distance of 0.
     ranks = np.arange(2, neighbours + 2)
     distances = np.asarray(cKDTree(xyz).query(xyz, k=ranks, workers=-1)[0])
     squared: NDArray[np.float64] = np.square(distances).mean(axis=1)
-    return np.maximum(squared, _MIN_SQUARED_DISTANCE)
+    return squared
 
 
 def _check(xyz: NDArray[np.float64]) -> None:

@@ -1,10 +1,15 @@
-"""The PLY files of 3DGS: written as SIBR and SuperSplat read them, read from any trainer."""
+"""The PLY files of 3DGS: written as SIBR and SuperSplat read them, read from any trainer.
+
+Positions are float32, which cannot hold survey coordinates. A model of such a scene is written in
+a local frame, and `comment offset X Y Z` in the header says what to add to reach the input's frame.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +21,7 @@ from grendel_odin.model.ply_header import PlyHeader, read_header
 from grendel_odin.model.table import GAUSSIAN, MAX_SH_DEGREE, PrimitiveTable
 
 _CHUNK = 1 << 12
+OFFSET = "offset"
 
 
 def _property_columns(sh_degree: int) -> dict[str, int]:
@@ -68,11 +74,18 @@ def write_ply(path: Path, table: PrimitiveTable, comments: Sequence[str] = ()) -
     return len(table) - len(rows)
 
 
-def read_ply(path: Path) -> PrimitiveTable:
+def offset_comment(offset: NDArray[np.float64]) -> str:
+    """The comment that `offset` [3] has in a header; it reads back as the same float64."""
+    return " ".join([OFFSET, *(f"{value:.17g}" for value in offset.tolist())])
+
+
+def read_ply(path: Path, frame: NDArray[np.float64] | None = None) -> PrimitiveTable:
     """Read a binary 3DGS PLY: SH degree 0 to 3, properties in any order, others ignored.
 
-    Ids follow the file's rows. Rows that are not finite are dropped with a warning. Raises
-    UserError if the file is not such a PLY, is cut short, or cannot be read.
+    Positions become relative to `frame` [3], an offset in the input's frame, whatever offset the
+    file's header tells (none: 0 0 0); without `frame` they are as stored. Ids follow the file's
+    rows. Rows that are not finite are dropped with a warning. Raises UserError if the file is not
+    such a PLY, is cut short, or cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -81,12 +94,17 @@ def read_ply(path: Path) -> PrimitiveTable:
         raise UserError(f"{path}: cannot read the PLY ({error.strerror or error}).") from error
     columns = _property_columns(_sh_degree(header, path))
     _require(header, columns, path)
+    shift = np.zeros(3) if frame is None else header_offset(header) - frame
     table = PrimitiveTable.empty(header.rows)
     values = table.values.numpy()
     with np.errstate(over="ignore"):  # a double may become an infinity; its row is dropped below
-        for start, chunk in _chunks(header, path):
+        for start, chunk in vertex_chunks(header, path):
             for name, column in columns.items():
                 values[start : start + len(chunk), column] = chunk[name]
+            if shift.any():
+                for axis, name in enumerate("xyz"):
+                    position = chunk[name].astype(np.float64) + shift[axis]
+                    values[start : start + len(chunk), columns[name]] = position
     table.ids = torch.arange(header.rows)
     finite = torch.from_numpy(_finite_rows_by_id(table))
     if len(finite) < len(table):
@@ -95,6 +113,18 @@ def read_ply(path: Path) -> PrimitiveTable:
         )
         table = PrimitiveTable(table.values[finite], torch.arange(len(finite)))
     return table
+
+
+def header_offset(header: PlyHeader) -> NDArray[np.float64]:
+    """[3] what the comments say is to be added to positions; zeros if they say nothing."""
+    for comment in header.comments:
+        word, *numbers = comment.split() or [""]
+        if word == OFFSET and len(numbers) == 3:
+            with suppress(ValueError):
+                offset = np.array([float(number) for number in numbers])
+                if np.isfinite(offset).all():
+                    return offset
+    return np.zeros(3)
 
 
 def _finite_rows_by_id(table: PrimitiveTable) -> NDArray[np.int64]:
@@ -137,7 +167,7 @@ def _ply_rows(
         yield out
 
 
-def _chunks(header: PlyHeader, path: Path) -> Iterator[tuple[int, NDArray[np.void]]]:
+def vertex_chunks(header: PlyHeader, path: Path) -> Iterator[tuple[int, NDArray[np.void]]]:
     """(first row, rows) of the file's body, chunk by chunk."""
     with open(path, "rb") as file:
         file.seek(header.offset)

@@ -30,6 +30,7 @@ class PlyHeader:
     """Structured type of one vertex."""
     offset: int
     """Byte at which the first row starts."""
+    comments: tuple[str, ...] = ()
 
 
 def read_header(file: BinaryIO, path: Path) -> PlyHeader:
@@ -37,7 +38,7 @@ def read_header(file: BinaryIO, path: Path) -> PlyHeader:
 
     Raises UserError if it is malformed, in ASCII, or promises more bytes than the file has.
     """
-    lines = _header_lines(file, path)
+    lines, comments = _header_lines(file, path)
     offset = file.tell()
     byte_order = _byte_order(lines, path)
     elements = [index for index, line in enumerate(lines) if line[0] == "element"]
@@ -48,24 +49,27 @@ def read_header(file: BinaryIO, path: Path) -> PlyHeader:
         raise _broken(path, f"its vertex count is '{count}'")
     end = elements[1] if len(elements) > 1 else len(lines)
     properties = [line for line in lines[elements[0] : end] if line[0] == "property"]
-    header = PlyHeader(int(count), _row_type(properties, byte_order, path), offset)
+    header = PlyHeader(int(count), _row_type(properties, byte_order, path), offset, comments)
     _check_size(header, os.fstat(file.fileno()).st_size, path)
     return header
 
 
-def _header_lines(file: BinaryIO, path: Path) -> list[list[str]]:
-    """The words of each line between the magic number and end_header."""
+def _header_lines(file: BinaryIO, path: Path) -> tuple[list[list[str]], tuple[str, ...]]:
+    """The words of each line between the magic number and end_header; the comments apart."""
     if file.readline(16).strip() != b"ply":
         raise _broken(path, "it does not start with 'ply'")
     lines: list[list[str]] = []
+    comments: list[str] = []
     while file.tell() < _MAX_HEADER:
         line = file.readline(_MAX_HEADER)
         words = line.decode("ascii", "replace").split()
         if words == ["end_header"]:
-            return lines
+            return lines, tuple(comments)
         if not line:
             break
-        if words and words[0] not in ("comment", "obj_info"):
+        if words and words[0] in ("comment", "obj_info"):
+            comments.append(" ".join(words[1:]))
+        elif words:
             lines.append(words)
     raise _broken(path, f"no 'end_header' in its first {_MAX_HEADER} bytes")
 

@@ -22,9 +22,9 @@ from grendel_odin.render.protocol import (
     SPLAT_WIDTH,
     TILE,
     Rect,
+    Renderer,
     Splats,
     SplatSums,
-    StripRenderer,
 )
 
 PAYLOAD_WIDTH = SPLAT_WIDTH + 1
@@ -61,21 +61,30 @@ class Share:
 class Hybrid:
     """The exchange of one unit at a time; the calls of a unit come in order, on all ranks alike."""
 
-    def __init__(self, world: World, renderer: StripRenderer) -> None:
+    def __init__(self, world: World, renderer: Renderer) -> None:
         self.world, self.renderer = world, renderer
         self.bytes_sent = 0
         self._strips: list[Strip] = []
         self._splats: list[Splats] = []
         self._sent: list[Tensor] = []
 
-    def plan(self, cameras: Sequence[Camera], costs: Sequence[Tensor]) -> list[Strip]:
-        """Cut the unit; costs are those of the tile rows of each view, alike on all ranks."""
+    def plan(self, costs: Sequence[Tensor]) -> list[Strip]:
+        """Cut the unit; costs are those of the tile rows of each view, alike on all ranks.
+
+        Gives the strips of this rank.
+        """
         self._strips = cut([cost.numpy() for cost in costs], self.world.size)
-        return self._strips
+        return [strip for strip in self._strips if strip.rank == self.world.rank]
 
     def send(self, cameras: Sequence[Camera], splats: list[Splats]) -> list[Share]:
         """Splats of own rows, view by view, to the strips that they may touch; gives own strips."""
         self._splats = splats
+        if self.world.size == 1:
+            self._sent = [torch.arange(len(view), dtype=torch.int32) for view in splats]
+            return [
+                Share(strip, cameras[strip.view], splats[strip.view], [len(splats[strip.view])])
+                for strip in self._strips
+            ]
         ranges = [self.renderer.row_ranges(view) for view in splats]
         self._sent = [
             _touching(ranges[strip.view], _reach(strip, cameras[strip.view]))
@@ -97,18 +106,23 @@ class Hybrid:
         return shares
 
     def tops(self, share: Share) -> Tensor:
-        """[M] bool: splats whose first tile row lies in the share, see StripRenderer.strip_sums."""
+        """[M] bool: splats whose first tile row lies in the share, see Renderer.strip_sums."""
         return self.renderer.row_ranges(share.splats)[:, 0].clamp_min(0) >= share.rows.start
 
     def take_back(self, shares: Sequence[Share], sums: Sequence[SplatSums]) -> list[Tensor]:
         """Sums of own strips to the owners of their splats; gives gradients [M, 10] by view."""
         size, own = self.world.size, self._own()
+        if size == 1:
+            return [
+                self.renderer.gather_sums(view, [(sent, each)])
+                for view, sent, each in zip(self._splats, self._sent, sums, strict=True)
+            ]
         counts = {
-            number: each.counts.split(share.counts)
+            number: torch.split(each.counts, share.counts)
             for number, share, each in zip(own, shares, sums, strict=True)
         }
         values = {
-            number: each.values.split([int(part.sum()) for part in counts[number]])
+            number: torch.split(each.values, [int(part.sum()) for part in counts[number]])
             for number, each in zip(own, sums, strict=True)
         }
         mine = [len(sent) for sent in self._sent]
@@ -148,7 +162,8 @@ class Hybrid:
         lengths = [[int(counts[rank, n]) for n in own] for rank in range(size)]
         incoming = self._swap(outgoing, [sum(each) for each in lengths], width)
         return [
-            dict(zip(own, incoming[rank].split(lengths[rank]), strict=True)) for rank in range(size)
+            dict(zip(own, torch.split(incoming[rank], lengths[rank]), strict=True))
+            for rank in range(size)
         ]
 
     def _return_by_strip(
@@ -160,7 +175,7 @@ class Hybrid:
         incoming = self._swap(outgoing, [sum(each) for each in lengths], width)
         came = {}
         for rank in range(size):
-            pieces = incoming[rank].split(lengths[rank])
+            pieces = torch.split(incoming[rank], lengths[rank])
             came.update(dict(zip(self._of(rank), pieces, strict=True)))
         return came
 

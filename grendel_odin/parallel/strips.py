@@ -40,7 +40,7 @@ def cut(costs: Sequence[NDArray[np.int64]], ranks: int) -> list[Strip]:
     borders = np.cumsum([0, *(len(cost) for cost in costs)])
     low, high = float(rows.max()), float(rows.sum())
     shares = _shares(rows, borders, high)
-    for _ in range(60):
+    for _ in range(60 if ranks > 1 else 0):
         middle = 0.5 * (low + high)
         attempt = _shares(rows, borders, middle)
         if len(attempt) <= ranks:

@@ -7,7 +7,7 @@ depends on where a row lies; random draws and ids of children are keyed by the p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from grendel_odin.pipelines.state import TrainingState
 
 SCALES = GAUSSIAN["scales"].columns
 OPACITY = GAUSSIAN["opacities"].columns
+_FEWEST_LEFT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Densification:
     """Candidates that `model.max_primitives` left no room for."""
     kept_all: bool
     """Whether pruning was left out because no row would have remained."""
+    kept_large: bool = False
+    """Whether large rows were kept because hardly any other would have remained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +128,18 @@ def densify(
     stays = torch.ones(len(table), dtype=torch.bool)
     stays[split] = False
     old, new = stays & ~rules.doomed(table.values), ~rules.doomed(values)
+    before, left = int(stays.sum()) + len(values), int(old.sum()) + int(new.sum())
+    kept_large = False
+    if rules.prune_large and left < _FEWEST_LEFT * before:
+        faint = replace(rules, prune_large=False)
+        old, new = stays & ~faint.doomed(table.values), ~faint.doomed(values)
+        kept_large = int(old.sum()) + int(new.sum()) > left
     kept_all = not (old.any() or new.any())
     if kept_all:
         old, new = stays, torch.ones_like(new)
-    before = int(stays.sum()) + len(values)
     state.rebuild(old.nonzero().squeeze(1), values[new], torch.cat(ids)[new])
-    return Densification(len(cloned), len(split), before - len(table), capped, kept_all)
+    pruned = before - len(table)
+    return Densification(len(cloned), len(split), pruned, capped, kept_all, kept_large)
 
 
 def children(

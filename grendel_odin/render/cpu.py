@@ -13,6 +13,7 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable, active_blocks
 from grendel_odin.render.protocol import (
     SPLAT_WIDTH,
+    TILE,
     Box,
     Constants,
     Rect,
@@ -175,6 +176,14 @@ class CpuRenderer:
         values = torch.empty(total, SPLAT_WIDTH)
         _kernels.pack_sums(lease.state, counts, values)
         return SplatSums(counts, values)
+
+    def tile_row_costs(self, rendering: Rendering) -> Tensor:
+        """See Renderer.tile_row_costs."""
+        lease = rendering.saved
+        assert isinstance(lease, _Lease)
+        costs = torch.empty(-(-rendering.alpha.shape[0] // TILE), dtype=torch.int64)
+        _kernels.tile_row_costs(lease.state, costs)
+        return costs
 
     def gather_sums(self, splats: Splats, strips: Sequence[tuple[Tensor, SplatSums]]) -> Tensor:
         """See Renderer.gather_sums."""

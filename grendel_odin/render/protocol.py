@@ -133,6 +133,8 @@ class Renderer(Protocol):
     """A backend. Stateless between calls but for scratch memory."""
 
     constants: Constants
+    threads: int
+    """Of its kernels; results do not depend on it, and it may be set at any time."""
 
     def project(self, table: PrimitiveTable, camera: Camera, sh_degree: int) -> Splats:
         """Project all rows into the full view; keep the visible ones (radius > 0)."""
@@ -170,10 +172,6 @@ class Renderer(Protocol):
     ) -> Tensor:
         """[M, 10] gradient of the splats; the rectangle is the whole view."""
 
-
-class StripRenderer(Renderer, Protocol):
-    """A backend whose views can be cut into strips that different processes render."""
-
     def row_ranges(self, splats: Splats) -> Tensor:
         """[M, 2] int32: first and last pixel row that a splat may touch, not clipped."""
 
@@ -183,6 +181,9 @@ class StripRenderer(Renderer, Protocol):
         tops: [M] bool, the splats whose first tile row lies in this strip (or that lie in no other
         one); only their tile rows may be added up here.
         """
+
+    def tile_row_costs(self, rendering: Rendering) -> Tensor:
+        """[T] int64: what each tile row of a strip took to blend, counted in rows of 16 pixels."""
 
     def gather_sums(self, splats: Splats, strips: Sequence[tuple[Tensor, SplatSums]]) -> Tensor:
         """[M, 10] gradient of a view's splats from its strips, top to bottom.

@@ -5,7 +5,7 @@ Slow and short. Values may be float32 or float64 (for finite differences), as th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,11 +20,13 @@ from grendel_odin.render.protocol import (
     DEPTH,
     MEAN2D,
     OPACITY,
+    TILE,
     Constants,
     Rect,
     Rendering,
     RowGradients,
     Splats,
+    SplatSums,
 )
 from grendel_odin.render.reference_projection import box_bounds, box_radii, project_rows
 
@@ -58,6 +60,8 @@ class ReferenceRenderer:
     """Renderer in plain torch; see render.protocol."""
 
     constants: Constants = field(default_factory=Constants)
+    threads: int = 1
+    """Torch has its own."""
 
     @torch.no_grad()
     def project(self, table: PrimitiveTable, camera: Camera, sh_degree: int) -> Splats:
@@ -124,6 +128,23 @@ class ReferenceRenderer:
             pixels = self._blend(leaf, block, saved.background)
             grad_pixels = grad_image[block.window].reshape_as(pixels)
             gradients[block.chosen] += torch.autograd.grad(pixels, leaf, grad_pixels)[0]
+        return gradients
+
+    def row_ranges(self, splats: Splats) -> Tensor:
+        low, high = box_bounds(splats.values, splats.radii, self.constants)
+        return torch.stack([low[:, 1].floor(), high[:, 1].ceil()], 1).clamp(-1e6, 1e6).int()
+
+    def strip_sums(self, rendering: Rendering, grad_color: Tensor, tops: Tensor) -> SplatSums:
+        gradients = self.render_backward(rendering, grad_color)
+        return SplatSums(torch.ones(len(gradients), dtype=torch.int32), gradients)
+
+    def tile_row_costs(self, rendering: Rendering) -> Tensor:
+        return torch.zeros(-(-rendering.alpha.shape[0] // TILE), dtype=torch.int64)
+
+    def gather_sums(self, splats: Splats, strips: Sequence[tuple[Tensor, SplatSums]]) -> Tensor:
+        gradients = torch.zeros_like(splats.values)
+        for positions, sums in strips:
+            gradients[positions.long()] += sums.values
         return gradients
 
     def _blocks(self, splats: Splats, rect: Rect) -> Iterator[_Block]:

@@ -9,6 +9,8 @@ from grendel_odin.config import UserError, setting
 from grendel_odin.render.protocol import INRIA, Constants, Renderer
 from grendel_odin.render.reference import ReferenceRenderer
 
+_NEAR_SHARE = 0.1
+
 
 class Backend(str, Enum):
     AUTO = "auto"
@@ -42,7 +44,12 @@ class RendererSettings:
     antialiased: bool = setting(
         False, "compensate opacity for the low-pass filter (Mip-Splatting's 2D filter)"
     )
-    near_plane: float = setting(0.2, "primitives nearer than this are culled", min_exclusive=0)
+    near_plane: float = setting(
+        0.2,
+        "primitives nearer than this are culled; at most a tenth of the scene's median depth is "
+        "taken, so that small scenes are not culled whole",
+        min_exclusive=0,
+    )
     constants: ConstantSet = setting(
         ConstantSet.GSPLAT, "alpha clamp, stop rule and extent of splats as in gsplat or in 3DGS"
     )
@@ -54,6 +61,12 @@ class RendererSettings:
                 "Use renderer.backend=cpu (or auto)"
             ]
         return []
+
+
+def for_depth(settings: RendererSettings, depth: float) -> RendererSettings:
+    """The settings for a scene whose points are seen at a median depth; 0: not known."""
+    limit = _NEAR_SHARE * depth
+    return replace(settings, near_plane=limit) if 0 < limit < settings.near_plane else settings
 
 
 def make_renderer(settings: RendererSettings, threads: int) -> Renderer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from grendel_odin.config import UserError
@@ -14,6 +16,7 @@ from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import Statistics, TrainingState
 from grendel_odin.render import Background, Renderer, background_color, make_renderer
 from grendel_odin.render.losses import PhotometricLoss
+from grendel_odin.render.settings import for_depth
 from grendel_odin.train.describe import describe_run
 from grendel_odin.train.log import RunLog, check_tensorboard
 from grendel_odin.train.recorder import Recorder
@@ -33,8 +36,12 @@ def build(settings: Settings) -> Trainer:
     if train.tensorboard:
         check_tensorboard()
     torch.set_num_threads(train.thread_count())
-    renderer = make_renderer(settings.renderer, train.thread_count())
-    scene = load_scene(settings.data)
+    scene = load_scene(settings.data, settings.seed)
+    fitted = for_depth(settings.renderer, scene.depth)
+    if fitted.near_plane < settings.renderer.near_plane:
+        note = f"small scene (median depth {scene.depth:.3g}): near plane {fitted.near_plane:.3g}"
+        scene = replace(scene, notes=[*scene.notes, note])
+    renderer = make_renderer(fitted, train.thread_count())
     _check_batch(settings, scene)
     step = _build_step(settings, scene, renderer)
     folder = RunFolder(settings.output, train.overwrite)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import grendel_odin
 from grendel_odin.config import dump
 from grendel_odin.data.scene import Scene
 from grendel_odin.data.views import Points, View
+from grendel_odin.model.ply import offset_comment
 from grendel_odin.render.settings import Background
 from grendel_odin.train.run_folder import MARKER, RunFolder
 from grendel_odin.train.settings import Settings
@@ -30,7 +32,9 @@ def describe_run(folder: RunFolder, settings: Settings, scene: Scene) -> None:
     folder.write(MARKER, dump(settings).encode())
     folder.write("cfg_args", cfg_args(settings).encode())
     folder.write_json("cameras.json", cameras([*scene.test, *scene.train]))
-    folder.write("input.ply", points_ply(scene.points))
+    folder.write("input.ply", points_ply(scene.points, scene.offset))
+    if scene.offset.any():
+        folder.write_json("dataparser_transforms.json", transform_to_local(scene.offset))
     folder.write_json("environment.json", environment())
 
 
@@ -63,8 +67,18 @@ def cameras(views: Sequence[View]) -> list[dict[str, Any]]:
     ]
 
 
-def points_ply(points: Points) -> bytes:
-    """The initial points as a PLY of positions, empty normals and colours."""
+def transform_to_local(offset: NDArray[np.float64]) -> dict[str, Any]:
+    """The way from the input's frame to that of the run's files, as nerfstudio writes it: [3, 4]
+    transform, then scale."""
+    rows = np.column_stack([np.eye(3), -offset]).tolist()
+    return {"transform": rows, "scale": 1.0, "offset": offset.tolist()}
+
+
+def points_ply(points: Points, offset: NDArray[np.float64]) -> bytes:
+    """The initial points as a PLY of positions, empty normals and colours.
+
+    They are in the local frame, like all files of the run; the header tells the offset.
+    """
     floats, colors = ("x", "y", "z", "nx", "ny", "nz"), ("red", "green", "blue")
     rows = np.zeros(len(points.xyz), [(n, "<f4") for n in floats] + [(n, "u1") for n in colors])
     for axis, name in enumerate(floats[:3]):
@@ -72,7 +86,9 @@ def points_ply(points: Points) -> bytes:
     for channel, name in enumerate(colors):
         rows[name] = points.rgb[:, channel]
     header = [
-        *("ply", "format binary_little_endian 1.0", f"element vertex {len(rows)}"),
+        *("ply", "format binary_little_endian 1.0"),
+        *([f"comment {offset_comment(offset)}"] if offset.any() else []),
+        f"element vertex {len(rows)}",
         *(f"property float {name}" for name in floats),
         *(f"property uchar {name}" for name in colors),
         "end_header\n",

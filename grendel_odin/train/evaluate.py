@@ -1,4 +1,7 @@
-"""How well the model renders a set of views: PSNR, SSIM and L1 of 8-bit images."""
+"""How well the model renders a set of views: PSNR, SSIM and L1 of 8-bit images.
+
+Of images with masks, only the included pixels count.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
-from grendel_odin.render.losses import psnr, ssim
+from grendel_odin.render.losses import composite, psnr, ssim, ssim_map
 from grendel_odin.render.protocol import Rect, Renderer
 
 _AHEAD = 4
@@ -25,7 +28,7 @@ class Score:
     """One view's rendering against its image."""
 
     psnr: float
-    """dB, from the mean squared error of the whole image; infinite for equal images."""
+    """dB, from the mean squared error of all included pixels; infinite for equal images."""
     ssim: float
     l1: float
 
@@ -38,16 +41,21 @@ class Evaluation:
     ssim: float
     l1: float
     num_views: int
+    """Views with a score."""
     per_view: dict[str, Score]
+    left_out: list[str]
+    """Views without one: their masks exclude every pixel."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedView:
-    """A view's rendering and image, both uint8 [3, H, W]."""
+    """A view's rendering and image, both uint8 [3, H, W], and the image's mask, if it has one."""
 
     view: View
     render: Tensor
     truth: Tensor
+    mask: Tensor | None
+    """uint8 [H, W], 0 where pixels are excluded."""
 
 
 def evaluate(
@@ -65,12 +73,16 @@ def evaluate(
     """
     rendered = render_views(renderer, table, views, images, background, sh_degree)
     return average(
-        {each.view.camera.name: score(each.render, each.truth, threads) for each in rendered}
+        {
+            each.view.camera.name: score(each.render, each.truth, threads, each.mask)
+            for each in rendered
+        }
     )
 
 
-def average(per_view: dict[str, Score]) -> Evaluation:
-    """Plain means over views."""
+def average(scored: dict[str, Score | None]) -> Evaluation:
+    """Plain means over the views that have a score."""
+    per_view = {name: each for name, each in scored.items() if each is not None}
     scores = list(per_view.values())
 
     def mean(values: list[float]) -> float:
@@ -82,6 +94,7 @@ def average(per_view: dict[str, Score]) -> Evaluation:
         mean([each.l1 for each in scores]),
         len(scores),
         per_view,
+        [name for name, each in scored.items() if each is None],
     )
 
 
@@ -97,7 +110,7 @@ def render_views(
     for index, view in enumerate(views):
         images.prefetch(views[index : index + _AHEAD])
         image = render_image(renderer, table, view.camera, background, sh_degree)
-        yield RenderedView(view, image, images.get(view))
+        yield RenderedView(view, image, *images.with_mask(view))
 
 
 @torch.no_grad()
@@ -114,7 +127,17 @@ def render_image(
     return rendering.color.nan_to_num(0.0).clamp(0.0, 1.0).mul(255.0).round().to(torch.uint8)
 
 
-def score(render: Tensor, truth: Tensor, threads: int) -> Score:
-    """Scores of two uint8 images [3, H, W]."""
+def score(render: Tensor, truth: Tensor, threads: int, mask: Tensor | None = None) -> Score | None:
+    """Scores of two uint8 images [3, H, W]; None if the mask [H, W] excludes every pixel.
+
+    At excluded pixels the render counts as right for the windows of SSIM that reach them.
+    """
     x, y = render.float() / 255.0, truth.float() / 255.0
-    return Score(psnr(x, y), ssim(x, y, threads), (x - y).abs().mean().item())
+    if mask is None or bool(mask.all()):
+        return Score(psnr(x, y), ssim(x, y, threads), (x - y).abs().mean().item())
+    used = mask != 0
+    if not used.any():
+        return None
+    similarity = ssim_map(composite(x, y, mask), y)[:, used].mean().item()
+    x, y = x[:, used], y[:, used]
+    return Score(psnr(x, y), similarity, (x - y).abs().mean().item())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from grendel_odin.data.scene import Scene, View
+from grendel_odin.model.ply import offset_comment
 from grendel_odin.model.state_hash import state_sha256
 from grendel_odin.odin.graph import Stage
 from grendel_odin.pipelines.densify import Densification
@@ -38,6 +39,9 @@ class Recorder:
             f"{self.scene.path}: {len(self.scene.train)} training views, {len(self.scene.test)} "
             f"test views, {len(self.step.state.table):,} points; results go to {self.folder.path}"
         )
+        for note in self.scene.notes:
+            self.log.say(note)
+        self.log.say(self.step.images.estimate)
         limit = self.settings.model.max_primitives
         if 0 < limit < len(self.step.state.table):
             self.log.say(f"warning: more points than model.max_primitives={limit}: no growth")
@@ -76,6 +80,12 @@ class Recorder:
             progress.capped = True
             limit = self.settings.model.max_primitives
             self.log.say(f"{progress.iteration}: model.max_primitives={limit} limits growth")
+        if done.kept_large:
+            self.log.say(
+                f"warning: {progress.iteration}: pruning what is larger than densify.prune_scale3d "
+                f"x extent ({self.scene.extent:.3g}) would have left hardly any primitive, so size "
+                "was ignored; the cameras may stand too close together"
+            )
         if done.kept_all:
             self.log.say(
                 f"warning: {progress.iteration}: pruning would have left no primitive, so none was "
@@ -92,6 +102,8 @@ class Recorder:
         comments = [f"grendel-odin iteration {iteration}"]
         if self.settings.renderer.antialiased:
             comments.append("rasterize_mode antialiased")
+        if self.scene.offset.any():
+            comments.append(offset_comment(self.scene.offset))
         dropped = self.folder.save_model(self.step.state.table, iteration, comments)
         if dropped:
             self.log.say(f"warning: {iteration}: {dropped} rows that are not finite were not saved")
@@ -135,6 +147,7 @@ class Recorder:
         model = {"num_primitives": len(table), "state_sha256": state_sha256(table)}
         self.folder.write_json("summary.json", {**figures, **model})
         self.log.event("end", progress.iteration, status=status.value)
+        self.log.say(self.step.images.usage())
         speed = f"{figures['views_per_s']:.1f} images/s" if progress.images else "no step was taken"
         self.log.say(f"{status.value} at iteration {progress.iteration}: {wall:.1f} s, {speed}")
         self.log.say(f"model: {self.folder.ply_path(progress.iteration)}")
@@ -148,6 +161,7 @@ def _line(scores: Scores) -> str:
     """Scores in one line."""
     return ", ".join(
         f"{name} PSNR {each.psnr:.2f} SSIM {each.ssim:.3f} L1 {each.l1:.4f} ({each.num_views})"
+        + (f", fully masked: {', '.join(each.left_out)}" if each.left_out else "")
         for name, each in [("test", scores.test), ("train", scores.train)]
         if each is not None
     )

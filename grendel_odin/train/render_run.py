@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
@@ -16,9 +17,9 @@ from grendel_odin.data.scene import load_scene
 from grendel_odin.data.views import View
 from grendel_odin.model.ply import read_ply
 from grendel_odin.render import background_color, make_renderer
+from grendel_odin.render.settings import for_depth
 from grendel_odin.report.lpips import HOW_TO_INSTALL, find_lpips
 from grendel_odin.report.pictures import Row, write_png, write_side_by_side
-from grendel_odin.report.table import score_table
 from grendel_odin.report.video import HOW_TO_GET_MP4, write_video
 from grendel_odin.train.evaluate import RenderedView, render_image, render_views
 from grendel_odin.train.paths import PathKind, camera_path
@@ -36,9 +37,10 @@ class Renders:
         """Raises UserError if the scene or the PLY cannot be read."""
         settings = model.settings
         self._model = model
-        self._scene = load_scene(settings.data)
-        self._table = read_ply(model.ply)
-        self._renderer = make_renderer(settings.renderer, settings.train.thread_count())
+        self._scene = load_scene(settings.data, settings.seed)
+        self._table = read_ply(model.ply, self._scene.offset)
+        fitted = for_depth(settings.renderer, self._scene.depth)
+        self._renderer = make_renderer(fitted, settings.train.thread_count())
         self._background = background_color(settings.renderer)
 
     def views(self, split: Split) -> str:
@@ -94,13 +96,15 @@ def write_split(
         for index, (name, each) in enumerate(zip(names, rendered, strict=True)):
             write_png(folder / "renders" / name, each.render)
             write_png(folder / "gt" / name, each.truth)
-            scores.add(Pair(name, each.render, each.truth))
+            if each.mask is not None:
+                write_png(folder / "masks" / name, each.mask.expand(3, -1, -1))
+            scores.add(Pair(name, each.render, each.truth, each.mask))
             if index in shown:
-                psnr = scores.per_view["PSNR"][name]
+                psnr = scores.per_view["PSNR"].get(name, math.nan)
                 rows.append(Row(each.view.camera.name, psnr, each.truth, each.render))
         write_side_by_side(folder / PICTURE, rows)
         scores.save(model.output, split, model.method)
-    lines = [score_table(f"{split.value} views", scores.per_view), f"renders: {folder}"]
+    lines = [scores.table(f"{split.value} views"), f"renders: {folder}"]
     lines.append(f"picture: {folder / PICTURE}")
     if split is Split.TEST and not lpips:
         lines.append(HOW_TO_INSTALL)

@@ -17,8 +17,10 @@ from typing import Any
 from torch import Tensor
 
 from grendel_odin.config import UserError
+from grendel_odin.render.losses import composite
 from grendel_odin.report.lpips import Lpips
 from grendel_odin.report.pictures import read_png
+from grendel_odin.report.table import score_table
 from grendel_odin.train.evaluate import score
 
 
@@ -40,6 +42,8 @@ class Pair:
     name: str
     render: Tensor
     truth: Tensor
+    mask: Tensor | None = None
+    """uint8 [H, W], 0 where pixels do not count."""
 
 
 class Scores:
@@ -51,18 +55,34 @@ class Scores:
         self.per_view: dict[str, dict[str, float]] = {"SSIM": {}, "PSNR": {}}
         if lpips:
             self.per_view["LPIPS"] = {}
+        self.left_out: list[str] = []
+        """Pairs without a score: their masks exclude every pixel."""
 
     def add(self, pair: Pair) -> None:
-        both = score(pair.render, pair.truth, self._threads)
+        both = score(pair.render, pair.truth, self._threads, pair.mask)
+        if both is None:
+            self.left_out.append(pair.name)
+            return
         self.per_view["SSIM"][pair.name] = both.ssim
         self.per_view["PSNR"][pair.name] = both.psnr
         if self._lpips:
-            distance = self._lpips(pair.render / 255.0, pair.truth / 255.0)
-            self.per_view["LPIPS"][pair.name] = distance
+            render, truth = pair.render / 255.0, pair.truth / 255.0
+            if pair.mask is not None:
+                render = composite(render, truth, pair.mask)
+            self.per_view["LPIPS"][pair.name] = self._lpips(render, truth)
 
     @property
     def means(self) -> dict[str, float]:
-        return {metric: fmean(values.values()) for metric, values in self.per_view.items()}
+        return {
+            metric: fmean(values.values()) if values else math.nan
+            for metric, values in self.per_view.items()
+        }
+
+    def table(self, title: str) -> str:
+        """The scores for the console."""
+        text = score_table(title, self.per_view) if self.per_view["PSNR"] else f"{title}: no scores"
+        out = f"left out, as their masks exclude every pixel: {', '.join(self.left_out)}"
+        return f"{text}\n{out}" if self.left_out else text
 
     def save(self, run: Path, split: Split, method: str) -> None:
         """Put the scores under `method` in both files; other methods' entries stay."""
@@ -89,8 +109,9 @@ def png_names(names: Sequence[str]) -> list[str]:
 
 def remove_renders(folder: Path) -> None:
     """Remove the PNG files of an earlier rendering, which may have had other views."""
-    for path in [*folder.glob("renders/*.png"), *folder.glob("gt/*.png")]:
-        path.unlink()
+    for kind in ("renders", "gt", "masks"):
+        for path in folder.glob(f"{kind}/*.png"):
+            path.unlink()
 
 
 @contextmanager
@@ -115,7 +136,7 @@ def methods_on_disk(run: Path, split: Split) -> list[str]:
 
 
 def pairs_on_disk(folder: Path) -> Iterator[Pair]:
-    """Renders and truths in FOLDER/renders and FOLDER/gt.
+    """Renders and truths in FOLDER/renders and FOLDER/gt, masks of some in FOLDER/masks.
 
     Raises UserError where a folder is missing or empty, or a render has no truth of its size.
     """
@@ -133,7 +154,8 @@ def pairs_on_disk(folder: Path) -> Iterator[Pair]:
         if render.shape != truth.shape:
             sizes = f"{tuple(render.shape[:0:-1])} and {tuple(truth.shape[:0:-1])}"
             raise UserError(f"{folder}: render and gt of {name} differ in size: {sizes}.")
-        yield Pair(name, render, truth)
+        mask = folder / "masks" / name
+        yield Pair(name, render, truth, read_png(mask)[0] if mask.is_file() else None)
 
 
 def _merge(path: Path, method: str, entry: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ MARKER = "cfg.yml"
 FILES = (
     *("cfg_args", "cameras.json", "input.ply", "environment.json", "metrics.jsonl"),
     *("summary.json", "results.json", "per_view.json", "results_train.json"),
-    "per_view_train.json",
+    *("per_view_train.json", "dataparser_transforms.json"),
 )
 FOLDERS = ("point_cloud", "logs", "stats", "tb", "test", "train", "videos", "checkpoints")
 

@@ -1,6 +1,7 @@
 """The stages of one unit, from the rows that it may read to the publication of its step.
 
-Rows and pixels belong to one process here, so exchange and return hand data through.
+Rows and pixels are spread over the ranks of a run; in one process exchange and return hand data
+through.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from grendel_odin.data.views import View
 from grendel_odin.model.table import ROW_WIDTH, active_blocks
 from grendel_odin.odin.graph import Stage, Task
 from grendel_odin.optim.schedule import Rates
+from grendel_odin.parallel.balance import CountedCosts, tile_rows
+from grendel_odin.parallel.hybrid import Hybrid, Share
+from grendel_odin.parallel.world import World
 from grendel_odin.pipelines.densify import OPACITY
 from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import TrainingState
 from grendel_odin.pipelines.window import Window
-from grendel_odin.render.losses import LossResult, PhotometricLoss
+from grendel_odin.render.losses import LossFigures, PhotometricLoss, StripResult
 from grendel_odin.render.protocol import (
-    Rect,
     Renderer,
     Rendering,
     RowGradients,
     Splats,
+    SplatSums,
     active_rows,
 )
 from grendel_odin.train.finite import check_unit
@@ -44,23 +48,28 @@ class Unit:
     """Densifications that fall into the unit: done once, after it."""
     reset_marks: int
     sh_degree: int = 0
-    truths: list[Tensor] = field(default_factory=list)
     splats: list[Splats] = field(default_factory=list)
+    """Of own rows, by view."""
+    shares: list[Share] = field(default_factory=list)
+    """Strips that this rank renders; the next three have an entry for each."""
     renderings: list[Rendering] = field(default_factory=list)
-    losses: list[LossResult] = field(default_factory=list)
+    strip_losses: list[StripResult] = field(default_factory=list)
+    sums: list[SplatSums] = field(default_factory=list)
+    losses: list[LossFigures] = field(default_factory=list)
+    """By view, alike on all ranks."""
     splat_gradients: list[Tensor] = field(default_factory=list)
+    """Of own rows, by view."""
     gradients: RowGradients | None = None
-
-    @property
-    def names(self) -> str:
-        """Its views, for messages."""
-        word = "view" if len(self.views) == 1 else "views"
-        return f"{word} {', '.join(view.camera.name for view in self.views)}"
 
     @property
     def loss(self) -> float:
         """Mean loss of a view."""
         return sum(loss.value for loss in self.losses) / len(self.losses)
+
+    @property
+    def names(self) -> str:
+        """Of its views."""
+        return ", ".join(f"view {view.camera.name}" for view in self.views)
 
 
 @dataclass(slots=True)
@@ -75,68 +84,120 @@ class Step:
     rates: Rates
     background: Tensor
     threads: int
+    world: World = field(default_factory=World)
     last_step: str = ""
     """Iteration and views of the latest optimizer step."""
     parameters_finite: bool = False
     """Whether the table is known to be finite; the optimizer's kernel says so of what it writes."""
+    hybrid: Hybrid = field(init=False)
+    costs: CountedCosts = field(default_factory=CountedCosts)
     _rows: Tensor = field(default_factory=lambda: torch.empty(0, ROW_WIDTH))
+
+    def __post_init__(self) -> None:
+        self.hybrid = Hybrid(self.world, self.renderer)
+
+    def use_threads(self, threads: int) -> None:
+        """From now on; results do not depend on it."""
+        self.threads = self.renderer.threads = threads
+        self.loss.threads = self.state.adam.threads = threads
+        torch.set_num_threads(threads)
 
     def tasks(self, unit: Unit) -> list[Task]:
         """The unit's tasks in an order in which they may run."""
+        own = self.hybrid.plan([self.costs.of(view) for view in unit.views])
 
         def task(stage: Stage, run: Callable[[Unit], None]) -> Task:
             return Task(stage, unit.index, partial(run, unit))
 
-        def each_view(*stages: tuple[Stage, Callable[[Unit, int], None]]) -> list[Task]:
+        def each(count: int, *stages: tuple[Stage, Callable[[Unit, int], None]]) -> list[Task]:
             return [
                 Task(stage, unit.index, partial(run, unit, number))
-                for number in range(len(unit.views))
+                for number in range(count)
                 for stage, run in stages
             ]
 
         return [
             task(Stage.EXTENT, self.extent),
-            *each_view((Stage.PROJECT, self.project)),
+            *each(len(unit.views), (Stage.PROJECT, self.project)),
             task(Stage.EXCHANGE, self.exchange),
-            *each_view((Stage.RENDER, self.render), (Stage.BACKWARD, self.backward)),
+            *each(len(own), (Stage.RENDER, self.render), (Stage.BACKWARD, self.backward)),
             task(Stage.RETURN, self.return_home),
             task(Stage.UPDATE, self.update),
             task(Stage.PUBLISH, self.publish),
         ]
 
     def extent(self, unit: Unit) -> None:
-        """What the unit reads: all rows up to its SH degree, and its images."""
+        """What the unit reads: all rows up to its SH degree."""
         unit.sh_degree = self.pipeline.live_sh_degree(unit.window)
-        unit.truths = [self.images.get(view) for view in unit.views]
 
     def project(self, unit: Unit, number: int) -> None:
-        """Rows to the splats of one view."""
+        """Own rows to the splats of one view."""
         camera = unit.views[number].camera
         unit.splats.append(self.renderer.project(self.state.table, camera, unit.sh_degree))
 
     def exchange(self, unit: Unit) -> None:
-        """All pixels are here, and so are their splats."""
+        """Splats travel to the strips that they may touch."""
+        unit.shares = self.hybrid.send([view.camera for view in unit.views], unit.splats)
 
     def render(self, unit: Unit, number: int) -> None:
-        """Splats to the pixels of one view, and its loss."""
-        camera = unit.views[number].camera
-        rect = Rect.full(camera)
-        rendering = self.renderer.render(unit.splats[number], camera, rect, self.background)
+        """The pixels of one strip with its halo, and its loss."""
+        share = unit.shares[number]
+        rows, around = share.rows, share.rows_with_halo
+        above, below = range(around.start, rows.start), range(rows.stop, around.stop)
+        rendering = self._rendering(share, rows)
         unit.renderings.append(rendering)
-        unit.losses.append(self.loss.loss(rendering.color, unit.truths[number]))
+        parts = [self._rendering(share, halo).color if halo else None for halo in (above, below)]
+        color = rendering.color
+        if any(part is not None for part in parts):
+            pieces = [parts[0], color, parts[1]]
+            color = torch.cat([piece for piece in pieces if piece is not None], 1)
+        image, mask = self.images.with_mask(unit.views[share.strip.view])
+        strip = self.loss.strip(
+            color,
+            image[:, around.start : around.stop].contiguous(),
+            around.start,
+            rows,
+            share.camera.height,
+            None if mask is None else mask[around.start : around.stop],
+        )
+        unit.strip_losses.append(strip)
+
+    def _rendering(self, share: Share, rows: range) -> Rendering:
+        rect = share.rect(rows)
+        return self.renderer.render(share.splats, share.camera, rect, self.background)
 
     def backward(self, unit: Unit, number: int) -> None:
-        """The loss of one view to the gradients of its splats."""
-        grad = unit.losses[number].grad
-        unit.splat_gradients.append(self.renderer.render_backward(unit.renderings[number], grad))
+        """The loss of one strip to what it adds to the gradients of its splats."""
+        share, grad = unit.shares[number], unit.strip_losses[number].grad
+        tops = self.hybrid.tops(share)
+        unit.sums.append(self.renderer.strip_sums(unit.renderings[number], grad, tops))
 
     def return_home(self, unit: Unit) -> None:
-        """Gradients of splats are where their rows are: fold them, view by view."""
+        """Sums travel to the owners of their splats, who fold them into rows, view by view."""
+        self._report(unit)
+        unit.splat_gradients = self.hybrid.take_back(unit.shares, unit.sums)
         rows = active_rows(unit.splats, len(self.state.table))
         gradients = self._no_gradients(rows, active_blocks(unit.sh_degree))
         for number in range(len(unit.views)):
             self.fold(unit, number, gradients)
         unit.gradients = gradients
+
+    def _report(self, unit: Unit) -> None:
+        """All ranks learn the losses of the views and what their tile rows cost."""
+        sums = [torch.zeros(v.camera.height, 2, dtype=torch.float64) for v in unit.views]
+        costs = [torch.zeros(tile_rows(view), dtype=torch.float64) for view in unit.views]
+        for share, rendering, strip in zip(
+            unit.shares, unit.renderings, unit.strip_losses, strict=True
+        ):
+            number, rows = share.strip.view, share.rows
+            sums[number][rows.start : rows.stop] = strip.row_sums
+            evaluations = self.renderer.tile_row_costs(rendering)
+            costs[number][share.strip.first : share.strip.last] = evaluations.double()
+        joined = self.world.sum_disjoint(torch.cat([part.flatten() for part in (*sums, *costs)]))
+        parts = torch.split(joined, [part.numel() for part in (*sums, *costs)])
+        for view, row_sums in zip(unit.views, parts, strict=False):
+            unit.losses.append(self.loss.combine(row_sums.view(-1, 2), view.camera.width))
+        self.costs.learn(unit.views, [part.long() for part in parts[len(unit.views) :]])
 
     def fold(self, unit: Unit, number: int, into: RowGradients) -> None:
         """Add the gradient of one view to that of rows."""

@@ -16,6 +16,7 @@ from grendel_odin.train.recorder import Recorder
 from grendel_odin.train.sampler import lookahead, units
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.step import Step, Unit
+from grendel_odin.train.threads import ThreadGovernor
 
 PREFETCHED_IMAGES = 8
 
@@ -26,21 +27,25 @@ class Trainer:
     def __init__(self, settings: Settings, scene: Scene, step: Step, recorder: Recorder) -> None:
         self.settings, self.scene, self.step, self.recorder = settings, scene, step, recorder
         self.executor = Executor()
+        self.governor = None if settings.train.threads else ThreadGovernor(step.threads)
 
     def run(self) -> Status:
         """Train. Whatever ends it, the model of the last whole unit is saved."""
+        step = self.step
         with Interrupt() as interrupt:
             self.recorder.begin()
             try:
                 for unit in self.units():
                     with self.training():
-                        self.executor.run(self.step.tasks(unit))
+                        self.executor.run(step.tasks(unit))
                     self.recorder.unit(unit)
                     self.milestones(unit)
                     with self.training():
                         self.fence(unit)
                     if interrupt.requested:
                         break
+                    if self.governor and self.governor.look():
+                        step.use_threads(self.governor.threads)
             except UserError:
                 self.end(Status.FAILED)
                 raise

@@ -51,7 +51,7 @@ def check(hybrid: Hybrid, owners: torch.Tensor, cameras: list[Camera], seed: int
     draw = torch.Generator().manual_seed(seed)
     rows = [-(-camera.height // TILE) for camera in cameras]
     costs = [torch.randint(1, 100, (n,), generator=draw) for n in rows]
-    hybrid.plan(cameras, costs)
+    hybrid.plan(costs)
     splats: list[Splats] = [renderer.project(shard, camera, 3) for camera in cameras]
     shares = hybrid.send(cameras, splats)
     sums = []

@@ -99,10 +99,8 @@ def test_strips_equal_the_whole_bit_for_bit(data: st.DataObject) -> None:
         top, bottom = max(0, first - HALO - more), min(height, last + HALO + more)
         given_rows = (color[:, top:bottom].contiguous(), truth[:, top:bottom].contiguous())
         strips.append(loss.strip(*given_rows, top, range(first, last), height))
-    joined = loss.combine(
-        torch.cat([strip.row_sums for strip in strips]), torch.cat([s.grad for s in strips], dim=1)
-    )
-    assert torch.equal(joined.grad, whole.grad)
+    joined = loss.combine(torch.cat([strip.row_sums for strip in strips]), whole.grad.shape[2])
+    assert torch.equal(torch.cat([strip.grad for strip in strips], dim=1), whole.grad)
     assert (joined.value, joined.l1, joined.ssim) == (whole.value, whole.l1, whole.ssim)
 
 
@@ -148,3 +146,64 @@ def test_measures_of_float_images() -> None:
     assert psnr(x, y) == pytest.approx(-10 * math.log10(error))
     assert psnr(y, y) == math.inf
     assert ssim(y, y) == pytest.approx(1.0, abs=1e-6)
+
+
+def blobs(height: int, width: int, seed: int) -> Tensor:
+    """A mask of uint8 [H, W] with connected regions."""
+    draw = torch.Generator().manual_seed(seed)
+    noise = torch.rand(1, 1, height + 6, width + 6, generator=draw)
+    return ((functional.avg_pool2d(noise, 7, 1)[0, 0] > 0.5) * 255).byte()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    height=st.integers(1, 60),
+    width=st.integers(1, 60),
+    seed=st.integers(0, 9),
+    ssim_lambda=st.sampled_from([0.0, 0.2, 1.0]),
+)
+def test_masked_loss_matches_torch(height: int, width: int, seed: int, ssim_lambda: float) -> None:
+    color, truth = images(height, width, seed)
+    mask = blobs(height, width, seed)
+    result = PhotometricLoss(ssim_lambda, 1).loss(color, truth, mask)
+    exact = color.double().requires_grad_()
+    expected = photometric_reference(exact, truth, ssim_lambda, mask)
+    (gradient,) = torch.autograd.grad(expected, exact)
+    assert result.value == pytest.approx(expected.item(), abs=1e-6)
+    scale = max(gradient.abs().amax().item(), 1e-9)
+    torch.testing.assert_close(result.grad.double(), gradient, rtol=0, atol=3e-6 * scale)
+    assert not result.grad[:, mask == 0].any()
+
+
+def test_what_is_rendered_at_excluded_pixels_changes_nothing() -> None:
+    color, truth = images(40, 50)
+    mask = blobs(40, 50, 3)
+    wild = torch.where(mask != 0, color, torch.tensor(float("nan")))
+    loss = PhotometricLoss(0.2, 1)
+    one, other = loss.loss(color, truth, mask), loss.loss(wild, truth, mask)
+    assert torch.equal(one.grad, other.grad) and one.value == other.value
+
+
+def test_masks_of_one_colour() -> None:
+    color, truth = images(33, 21)
+    loss = PhotometricLoss(0.2, 1)
+    plain = loss.loss(color, truth)
+    white = loss.loss(color, truth, torch.full((33, 21), 255, dtype=torch.uint8))
+    assert torch.equal(plain.grad, white.grad) and plain.value == white.value
+    black = loss.loss(color, truth, torch.zeros(33, 21, dtype=torch.uint8))
+    assert black.value == pytest.approx(0.0, abs=1e-6) and black.l1 == 0.0
+    assert not black.grad.any()
+
+
+def test_masked_strips_equal_the_whole_bit_for_bit() -> None:
+    color, truth = images(70, 30)
+    mask, loss = blobs(70, 30, 1), PhotometricLoss(0.2, 1)
+    whole = loss.loss(color, truth, mask)
+    strips = []
+    for first, last in ((0, 16), (16, 41), (41, 70)):
+        top, bottom = max(0, first - HALO), min(70, last + HALO)
+        given_rows = (color[:, top:bottom].contiguous(), truth[:, top:bottom].contiguous())
+        strips.append(loss.strip(*given_rows, top, range(first, last), 70, mask[top:bottom]))
+    joined = loss.combine(torch.cat([strip.row_sums for strip in strips]), whole.grad.shape[2])
+    assert torch.equal(torch.cat([strip.grad for strip in strips], dim=1), whole.grad)
+    assert joined.value == whole.value

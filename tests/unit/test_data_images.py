@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from grendel_odin.config import UserError
-from grendel_odin.data.images import ImageStore, check_images, decode, stored_size
+from grendel_odin.data.decode import decode
+from grendel_odin.data.headers import read_header
+from grendel_odin.data.images import ImageStore, memory_note
 
 BLACK = (0, 0, 0)
 
@@ -88,22 +90,23 @@ def test_exif_orientation_is_ignored(tmp_path: Path) -> None:
     np.testing.assert_array_equal(_decode(tmp_path / "a.png", (7, 5)), noise(7, 5))
 
 
-def _wide(path: Path) -> None:
-    Image.fromarray(np.full((5, 7), 40000, np.uint16)).save(path)
+def _unknown(path: Path) -> None:
+    Image.fromarray(np.zeros((5, 7), np.float32)).save(path)
 
 
-def _cmyk(path: Path) -> None:
-    Image.fromarray(noise(7, 5)).convert("CMYK").save(path)
+def _turned_tiff(path: Path) -> None:
+    Image.fromarray(noise(7, 5)).save(path, tiffinfo={0x0112: 6})
 
 
-@pytest.mark.parametrize(("name", "write"), [("a.png", _wide), ("a.jpg", _cmyk)])
-def test_other_pixel_formats_are_refused_by_name(tmp_path: Path, name: str, write: object) -> None:
-    write(tmp_path / name)  # type: ignore[operator]
-    view = view_of(tmp_path / name, (7, 5))
-    with pytest.raises(UserError, match=name):
+@pytest.mark.parametrize("write", [_unknown, _turned_tiff])
+def test_other_pixel_formats_are_refused_by_name(tmp_path: Path, write: object) -> None:
+    write(tmp_path / "a.tif")  # type: ignore[operator]
+    view = view_of(tmp_path / "a.tif", (7, 5))
+    with pytest.raises(
+        UserError, match=r"a\.tif (has pixels of kind F|is a TIFF file with an ori)"
+    ):
         decode(view, BLACK)
-    with pytest.raises(UserError, match="convert it"):
-        check_images([view])
+    assert read_header(view.image_path).fault
 
 
 def test_a_cut_image_is_named_when_decoded(tmp_path: Path) -> None:
@@ -119,38 +122,13 @@ def test_a_missing_image_is_named_when_decoded(tmp_path: Path) -> None:
         decode(view_of(tmp_path / "a.jpg", (64, 64)), BLACK)
 
 
-def test_check_lists_every_problem(tmp_path: Path) -> None:
-    save(tmp_path / "good.png", noise(7, 5))
-    save(tmp_path / "turned.png", noise(5, 7))
-    (tmp_path / "broken.png").write_bytes(b"")
-    names = ["good.png", "turned.png", "broken.png", "lost.png", "gone.png"]
-    views = [view_of(tmp_path / name, (7, 5), i) for i, name in enumerate(names)]
-    check_images(views[:1])
-    with pytest.raises(UserError) as caught:
-        check_images(views)
-    message = str(caught.value)
-    assert "turned.png is 5x7, but the camera of turned.png is 7x5" in message
-    assert "broken.png cannot be decoded" in message
-    assert "2 of 5 image files are missing" in message
-    assert "lost.png, gone.png" in message
-    assert "good.png" not in message
-
-
-def test_stored_size_reads_the_header_or_says_nothing(tmp_path: Path) -> None:
-    save(tmp_path / "a.png", noise(7, 5))
-    (tmp_path / "b.png").write_bytes(b"x")
-    assert stored_size(tmp_path / "a.png") == (7, 5)
-    assert stored_size(tmp_path / "b.png") is None
-    assert stored_size(tmp_path / "c.png") is None
-
-
 def test_store_prefetches_and_keeps(tmp_path: Path) -> None:
     views = []
     for i in range(4):
         save(tmp_path / f"{i}.png", noise(7, 5, i))
         views.append(view_of(tmp_path / f"{i}.png", (7, 5), i))
     store = ImageStore(views, (0, 0, 0), 10**6, 2)
-    assert store.total_bytes == 4 * 105
+    assert "4 images take 420 B" in store.estimate
     store.prefetch(views)
     images = [store.get(view) for view in views]
     for path in tmp_path.iterdir():
@@ -158,4 +136,15 @@ def test_store_prefetches_and_keeps(tmp_path: Path) -> None:
     for i, view in enumerate(views):
         assert store.get(view) is images[i]
         np.testing.assert_array_equal(images[i].permute(1, 2, 0).numpy(), noise(7, 5, i))
+    assert store.usage().startswith("4 images decoded (420 B)")
+    assert store.usage().endswith("at most 420 B were held")
     store.close()
+
+
+def test_memory_is_estimated_before_anything_is_decoded() -> None:
+    views = [view_of(Path(f"{i}.jpg"), (4000, 3000), i) for i in range(2000)]
+    assert memory_note(views, 4 * 10**9) == (
+        "2,000 images take 72.0 GB once decoded; data.cache_gb allows 4.0 GB: they are decoded "
+        "again and again as needed"
+    )
+    assert memory_note(views[:10], 4 * 10**9).endswith("allows 4.0 GB: all are kept")

@@ -128,6 +128,17 @@ def test_never_prunes_the_last_rows() -> None:
     assert len(state.table) == 6
 
 
+def test_size_is_ignored_where_hardly_a_row_would_remain() -> None:
+    state = make_state()
+    state.table.field("scales")[:] = 9.0
+    done = run(state, replace(RULES, prune_large=True))
+    assert done.kept_large and not done.kept_all
+    assert len(state.table) > 0
+    state = make_state()
+    state.table.field("scales")[0] = 9.0
+    assert not run(state, replace(RULES, prune_large=True)).kept_large
+
+
 def test_children_are_spread_as_the_parent() -> None:
     count = 20000
     parents = random_table(1, seed=3).values.repeat(count, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,43 @@ def test_psnr_is_of_the_whole_image() -> None:
     assert score(render, truth, 1).psnr == pytest.approx(-10 * math.log10(0.04 / 3), rel=1e-5)
 
 
+def masked(view: View, mask: np.ndarray) -> View:
+    path = view.image_path.with_suffix(".mask.png")
+    Image.fromarray(mask).save(path)
+    return replace(view, mask_path=path)
+
+
+def test_excluded_pixels_do_not_count(tmp_path: Path) -> None:
+    [view] = views_of_levels(tmp_path, [100])
+    pixels = np.full((HEIGHT, WIDTH, 3), 100, np.uint8)
+    pixels[:, WIDTH // 2 :] = 255  # all wrong, all excluded
+    Image.fromarray(pixels).save(view.image_path)
+    mask = np.full((HEIGHT, WIDTH), 255, np.uint8)
+    mask[:, WIDTH // 2 :] = 0
+    result = evaluate_flat([masked(view, mask)], 120 / 255)
+    assert result.l1 == pytest.approx(20 / 255, rel=1e-5)
+    assert result.psnr == pytest.approx(-20 * math.log10(20 / 255), rel=1e-5)
+    perfect = evaluate_flat([masked(view, mask)], 100 / 255)
+    assert (perfect.l1, perfect.psnr) == (0.0, math.inf)
+    assert perfect.ssim == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_white_mask_changes_no_score(tmp_path: Path) -> None:
+    [view] = views_of_levels(tmp_path, [100])
+    white = masked(view, np.full((HEIGHT, WIDTH), 255, np.uint8))
+    assert evaluate_flat([white], 0.5) == evaluate_flat([view], 0.5)
+
+
+def test_a_view_without_an_included_pixel_is_left_out_and_named(tmp_path: Path) -> None:
+    views = views_of_levels(tmp_path, [100, 151])
+    views[0] = masked(views[0], np.zeros((HEIGHT, WIDTH), np.uint8))
+    result = evaluate_flat(views, 125 / 255)
+    assert result.num_views == 1 and result.left_out == ["000.png"]
+    assert result.psnr == pytest.approx(-20 * math.log10(26 / 255), rel=1e-5)
+    alone = evaluate_flat(views[:1], 0.5)
+    assert alone.num_views == 0 and math.isnan(alone.psnr)
+
+
 def test_png_names_are_flat_and_unique() -> None:
     assert png_names(["a.jpg", "left/b.c.JPG", "noext"]) == ["a.png", "left_b.c.png", "noext.png"]
     names = png_names(["a.jpg", "a.png", "x/y.jpg", "x_y.jpg", "../up.jpg", "d\\e.jpg"])
@@ -142,6 +180,32 @@ def test_scores_from_disk_equal_scores_from_memory(tmp_path: Path) -> None:
         disk.add(pair)
     assert disk.per_view == memory.per_view
     assert disk.means == memory.means
+
+
+def test_masked_scores_from_disk_equal_scores_from_memory(tmp_path: Path) -> None:
+    pairs, memory, disk = noisy_pairs(3), Scores(None), Scores(None)
+    masks = torch.zeros(3, HEIGHT, WIDTH, dtype=torch.uint8)
+    masks[1, 5:20, 3:30] = 255
+    for pair, mask in zip(pairs, [None, *masks[1:]], strict=True):
+        memory.add(replace(pair, mask=mask))
+        write_png(tmp_path / "renders" / pair.name, pair.render)
+        write_png(tmp_path / "gt" / pair.name, pair.truth)
+        if mask is not None:
+            write_png(tmp_path / "masks" / pair.name, mask.expand(3, -1, -1))
+    for pair in pairs_on_disk(tmp_path):
+        disk.add(pair)
+    assert disk.per_view == memory.per_view and list(disk.per_view["PSNR"]) == ["0.png", "1.png"]
+    assert disk.left_out == memory.left_out == ["2.png"]
+    assert "exclude every pixel: 2.png" in disk.table("test")
+
+
+def test_nothing_to_score_is_no_error(tmp_path: Path) -> None:
+    scores = Scores(None)
+    black = torch.zeros(HEIGHT, WIDTH, dtype=torch.uint8)
+    scores.add(replace(noisy_pairs(1)[0], mask=black))
+    scores.save(tmp_path, Split.TEST, "ours_1")
+    assert json.loads((tmp_path / "results.json").read_text())["ours_1"]["PSNR"] is None
+    assert "no scores" in scores.table("test")
 
 
 def test_results_files_have_the_usual_keys_and_keep_other_entries(tmp_path: Path) -> None:

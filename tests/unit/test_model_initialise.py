@@ -46,11 +46,23 @@ def test_few_points(points: int) -> None:
     assert table.values.isfinite().all()
 
 
-def test_duplicates_have_the_least_scale() -> None:
-    xyz = np.concatenate([np.ones((6, 3)), [[9.0, 9.0, 9.0]]])
-    scales = initialise(xyz, colors(7), ModelSettings()).field("scales")
-    assert scales[:6].allclose(torch.tensor(0.5 * math.log(1e-7)))
-    assert (scales[6] > 2).all()
+def test_points_at_one_place_have_the_least_scale() -> None:
+    scales = initialise(np.ones((6, 3)), colors(6), ModelSettings()).field("scales")
+    assert scales.allclose(torch.tensor(0.5 * math.log(1e-7)))
+
+
+def test_points_repeated_often_take_the_distance_to_other_places() -> None:
+    places = np.random.default_rng(2).normal(size=(9, 3))
+    squared = mean_squared_distances(np.repeat(places, 5, axis=0))
+    np.testing.assert_allclose(squared, np.repeat(mean_squared_distances(places), 5))
+
+
+def test_the_floor_follows_a_tiny_scene() -> None:
+    xyz = np.random.default_rng(1).normal(size=(40, 3))
+    tiny = mean_squared_distances(1e-6 * xyz)
+    np.testing.assert_allclose(tiny, 1e-12 * mean_squared_distances(xyz))
+    pair = mean_squared_distances(np.concatenate([xyz, xyz[:1] + 1e-9]))
+    assert (pair >= 1e-7).all()
 
 
 def test_cap_takes_an_even_selection() -> None:
@@ -77,4 +89,4 @@ def test_bad_points(xyz: np.ndarray, message: str) -> None:
 def test_any_points_give_a_finite_table(xyz: np.ndarray) -> None:
     table = initialise(xyz, colors(len(xyz)), ModelSettings())
     assert table.values.isfinite().all()
-    assert (table.field("scales") >= 0.5 * math.log(1e-7) - 1e-4).all()
+    assert (table.field("scales") >= 0.5 * math.log(1e-24) - 1e-4).all()

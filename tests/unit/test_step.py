@@ -23,7 +23,7 @@ from grendel_odin.pipelines.window import Window
 from grendel_odin.render import Constants
 from grendel_odin.render.cpu import CpuRenderer
 from grendel_odin.render.losses import PhotometricLoss
-from grendel_odin.render.protocol import Rendering
+from grendel_odin.render.protocol import Rendering, SplatSums
 from grendel_odin.train.step import Step, Unit
 from tests.scenes import random_camera, random_table
 
@@ -33,8 +33,9 @@ ROWS = 80
 class Images:
     """Grey photographs."""
 
-    def get(self, view: View) -> Tensor:
-        return torch.full((3, view.camera.height, view.camera.width), 128, dtype=torch.uint8)
+    def with_mask(self, view: View) -> tuple[Tensor, None]:
+        size = (view.camera.height, view.camera.width)
+        return torch.full((3, *size), 128, dtype=torch.uint8), None
 
 
 class BrokenRenderer(CpuRenderer):
@@ -42,10 +43,10 @@ class BrokenRenderer(CpuRenderer):
 
     broken_width = 0
 
-    def render_backward(self, rendering: Rendering, *gradients: Any) -> Tensor:
-        made = super().render_backward(rendering, *gradients)
+    def strip_sums(self, rendering: Rendering, grad_color: Tensor, tops: Tensor) -> SplatSums:
+        made = super().strip_sums(rendering, grad_color, tops)
         if rendering.color.shape[2] == self.broken_width:
-            made[0, 2] = torch.nan
+            made.values[0, 3] = torch.nan
         return made
 
 

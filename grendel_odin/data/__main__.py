@@ -1,0 +1,48 @@
+"""Check a data set before training: python -m grendel_odin.data SCENE [key=value ...]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from grendel_odin.config import UserError, bind, explain
+from grendel_odin.data.doctor import report
+from grendel_odin.data.picture import write_picture
+from grendel_odin.data.scene import load_scene
+from grendel_odin.data.settings import DataSettings
+
+_USER_ERROR = 2
+_PICTURE = Path("scene_check.png")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints what was found and draws it; 2 if training would be refused, with its message."""
+    parser = argparse.ArgumentParser(
+        "python -m grendel_odin.data",
+        description="Says what a trainer finds in a data set, and draws its cameras and points.",
+        epilog=explain(DataSettings),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scene", metavar="SCENE", help="folder of the data set")
+    parser.add_argument("settings", metavar="key=value", nargs="*", help="settings, see below")
+    parser.add_argument(
+        "--picture", metavar="FILE", type=Path, default=_PICTURE, help=f"default: {_PICTURE}"
+    )
+    given = parser.parse_intermixed_args(arguments)
+    overrides = [text.removeprefix("data.") for text in given.settings]
+    try:
+        settings = bind(DataSettings, None, [*overrides, f"path={given.scene}"])
+        scene = load_scene(settings)
+        print(report(scene, settings))
+        write_picture(scene, given.picture)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _USER_ERROR
+    print(f"picture {given.picture.resolve()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
