@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from grendel_odin.config import UserError, bind, explain
+from grendel_odin.parallel.world import find_place, join_world, leave_world
 from grendel_odin.train.settings import Settings
 
 USER_ERROR, INTERRUPTED = 2, 130
@@ -18,7 +20,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     """Settings from a file and overrides; --help explains every key."""
     parser = argparse.ArgumentParser(
         prog="train.py",
-        description="Trains a 3D Gaussian splatting model of a COLMAP scene.",
+        description="Trains a 3D Gaussian splatting model of a scene.",
         usage="train.py [-c FILE] data.path=SCENE output=RUN [key=value ...]",
         epilog=explain(Settings),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -30,19 +32,27 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Parse, build, train, close; returns the exit code."""
+    """Parse, join the other ranks, build, train, close; returns the exit code."""
+    place = find_place(os.environ)
+    rank = place.rank if place else 0
+    world = None
     try:
         settings = parse(arguments)
+        world = join_world(settings.parallel.timeout_s)
         from grendel_odin.train.build import build
 
-        with closing(build(settings)) as trainer:
+        with closing(build(settings, world)) as trainer:
             return trainer.run().exit_code
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if rank == 0:
+            print(f"error: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         print("interrupted before training began", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        if world is not None:
+            leave_world(world)
 
 
 if __name__ == "__main__":

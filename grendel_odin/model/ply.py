@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from grendel_odin.config import UserError
 from grendel_odin.model.ply_header import PlyHeader, read_header
@@ -54,24 +55,38 @@ def write_ply(path: Path, table: PrimitiveTable, comments: Sequence[str] = ()) -
 
     The file appears complete or not at all. Raises UserError if it cannot be written.
     """
-    rows = _finite_rows_by_id(table)
+    rows = finite_rows_by_id(table)
+    write_rows(path, len(rows), [(table.values, rows)], comments)
+    return len(table) - len(rows)
+
+
+def write_rows(
+    path: Path,
+    total: int,
+    parts: Iterable[tuple[Tensor, NDArray[np.int64]]],
+    comments: Sequence[str],
+) -> None:
+    """Write `total` rows: of each part, values [n, 64], the rows that it names, in order.
+
+    The file appears complete or not at all. Raises UserError if it cannot be written.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(temporary, "wb") as file:
-                file.write(_header(len(rows), comments))
-                for chunk in _ply_rows(table.values.numpy(), rows):
-                    file.write(chunk.data)
+                file.write(_header(total, comments))
+                for values, rows in parts:
+                    for chunk in _ply_rows(values.numpy(), rows):
+                        file.write(chunk.data)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
-            f"{path}: cannot write the PLY of {len(rows)} primitives ({error.strerror or error}). "
+            f"{path}: cannot write the PLY of {total} primitives ({error.strerror or error}). "
             "Next: free space there, or choose another output folder."
         ) from error
-    return len(table) - len(rows)
 
 
 def offset_comment(offset: NDArray[np.float64]) -> str:
@@ -106,7 +121,7 @@ def read_ply(path: Path, frame: NDArray[np.float64] | None = None) -> PrimitiveT
                     position = chunk[name].astype(np.float64) + shift[axis]
                     values[start : start + len(chunk), columns[name]] = position
     table.ids = torch.arange(header.rows)
-    finite = torch.from_numpy(_finite_rows_by_id(table))
+    finite = torch.from_numpy(finite_rows_by_id(table))
     if len(finite) < len(table):
         warnings.warn(
             f"{path}: dropped {len(table) - len(finite)} rows that are not finite", stacklevel=2
@@ -127,7 +142,7 @@ def header_offset(header: PlyHeader) -> NDArray[np.float64]:
     return np.zeros(3)
 
 
-def _finite_rows_by_id(table: PrimitiveTable) -> NDArray[np.int64]:
+def finite_rows_by_id(table: PrimitiveTable) -> NDArray[np.int64]:
     """[n] rows without NaN or infinity, in id order."""
     values = table.values.numpy()
     finite = np.ones(len(table), dtype=np.bool_)

@@ -76,6 +76,13 @@ class Hybrid:
         self._strips = cut([cost.numpy() for cost in costs], self.world.size)
         return [strip for strip in self._strips if strip.rank == self.world.rank]
 
+    def plan_whole_views(self, cameras: Sequence[Camera]) -> None:
+        """One view for each rank, as an evaluation wants it."""
+        self._strips = [
+            Strip(number, 0, -(-camera.height // TILE), number)
+            for number, camera in enumerate(cameras)
+        ]
+
     def send(self, cameras: Sequence[Camera], splats: list[Splats]) -> list[Share]:
         """Splats of own rows, view by view, to the strips that they may touch; gives own strips."""
         self._splats = splats

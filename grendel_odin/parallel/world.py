@@ -53,6 +53,34 @@ class World:
                 dist.all_reduce(values)
         return values
 
+    def sum_counts(self, *counts: int) -> list[int]:
+        """Sums over ranks of a few integers."""
+        rows = self.gather_integers(torch.tensor(counts))
+        sums: list[int] = rows.sum(0).tolist()
+        return sums
+
+    def gather_rows(self, rows: Tensor) -> list[Tensor]:
+        """Rows [n, ...] of every rank, on every rank; any number each."""
+        lengths = self.gather_integers(torch.tensor([len(rows)]))[:, 0].tolist()
+        incoming = [rows.new_empty(n, *rows.shape[1:]) for n in lengths]
+        incoming[self.rank] = rows
+        self.exchange([rows] * self.size, incoming)
+        return incoming
+
+    def first_text(self, text: str) -> str:
+        """The text of the lowest rank that has one; empty if no rank has."""
+        if self.size == 1:
+            return text
+        texts: list[str] = [""] * self.size
+        with self.naming("first_text"):
+            dist.all_gather_object(texts, text)
+        return next((each for each in texts if each), "")
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank speaks and writes for all."""
+        return self.rank == 0
+
     def exchange(self, outgoing: list[Tensor], incoming: list[Tensor]) -> None:
         """Send outgoing[r] to rank r and fill incoming[r] from it; both know all sizes.
 

@@ -7,7 +7,7 @@ depends on where a row lies; random draws and ids of children are keyed by the p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from grendel_odin import _kernels
 from grendel_odin.config import setting
 from grendel_odin.model.ids import child_ids
 from grendel_odin.model.table import GAUSSIAN, PrimitiveTable
+from grendel_odin.parallel.world import World
 from grendel_odin.pipelines.state import TrainingState
 
 SCALES = GAUSSIAN["scales"].columns
@@ -71,6 +72,8 @@ class Densification:
     """Whether pruning was left out because no row would have remained."""
     kept_large: bool = False
     """Whether large rows were kept because hardly any other would have remained."""
+    num_primitives: int = field(default=0, compare=False)
+    """Rows afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +98,32 @@ class Rules:
             return faint
         return faint | self.large(values, self.settings.prune_scale3d)
 
-    def growing(self, state: TrainingState) -> tuple[Tensor, int]:
-        """[n] rows that are cloned or split, ascending; number of rows without room."""
+    def growing(self, state: TrainingState, world: World) -> tuple[Tensor, int]:
+        """[n] own rows that are cloned or split, ascending; number of rows without room, in all."""
         norms = state.statistics.mean_norms()
         rows = ((norms >= self.settings.grow_grad2d) & (norms > 0)).nonzero().squeeze(1)
-        room = self.max_primitives - len(state.table) if self.max_primitives else len(rows)
-        room = max(0, room)
-        if len(rows) <= room:
+        wanted, present = world.sum_counts(len(rows), len(state.table))
+        room = max(0, self.max_primitives - present) if self.max_primitives else wanted
+        if wanted <= room:
             return rows, 0
-        order = np.lexsort((state.table.ids[rows].numpy(), -norms[rows].numpy()))
-        chosen = torch.from_numpy(order[:room].copy())
-        return rows[chosen].sort().values, len(rows) - room
+        # Largest gradients first; equal ones by id, so that the choice is that of one process.
+        own_ids, own_norms = state.table.ids[rows], norms[rows]
+        ids = torch.cat(world.gather_rows(own_ids)).numpy()
+        order = np.lexsort((ids, -torch.cat(world.gather_rows(own_norms)).numpy()))
+        chosen = torch.from_numpy(np.isin(own_ids.numpy(), ids[order[:room]]))
+        return rows[chosen], wanted - room
 
 
 def densify(
-    state: TrainingState, rules: Rules, seed: int, event: int, threads: int
+    state: TrainingState, rules: Rules, seed: int, event: int, threads: int, world: World
 ) -> Densification:
     """Clone and split the rows with large gradients, then prune; statistics begin anew.
 
+    Ranks do so with their own rows, and agree on what depends on numbers; counts are of all ranks.
     `event` names the densification: the iteration it belongs to.
     """
     table = state.table
-    rows, capped = rules.growing(state)
+    rows, capped = rules.growing(state, world)
     large = rules.large(table.values[rows], rules.settings.grow_scale3d)
     cloned, split = rows[~large], rows[large]
     ids = [
@@ -128,18 +135,20 @@ def densify(
     stays = torch.ones(len(table), dtype=torch.bool)
     stays[split] = False
     old, new = stays & ~rules.doomed(table.values), ~rules.doomed(values)
-    before, left = int(stays.sum()) + len(values), int(old.sum()) + int(new.sum())
+    own = (int(stays.sum()) + len(values), int(old.sum()) + int(new.sum()))
+    before, left = world.sum_counts(*own)
     kept_large = False
     if rules.prune_large and left < _FEWEST_LEFT * before:
         faint = replace(rules, prune_large=False)
         old, new = stays & ~faint.doomed(table.values), ~faint.doomed(values)
-        kept_large = int(old.sum()) + int(new.sum()) > left
-    kept_all = not (old.any() or new.any())
+        (now_left,) = world.sum_counts(int(old.sum()) + int(new.sum()))
+        left, kept_large = now_left, now_left > left
+    kept_all = left == 0
     if kept_all:
-        old, new = stays, torch.ones_like(new)
+        old, new, left = stays, torch.ones_like(new), before
     state.rebuild(old.nonzero().squeeze(1), values[new], torch.cat(ids)[new])
-    pruned = before - len(table)
-    return Densification(len(cloned), len(split), pruned, capped, kept_all, kept_large)
+    clones, splits = world.sum_counts(len(cloned), len(split))
+    return Densification(clones, splits, before - left, capped, kept_all, kept_large, left)
 
 
 def children(

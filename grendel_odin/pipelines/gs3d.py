@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from grendel_odin.parallel.world import World
 from grendel_odin.pipelines.densify import (
     Densification,
     DensifySettings,
@@ -28,6 +29,7 @@ class GaussianSplatting:
     white_background: bool
     seed: int
     threads: int
+    world: World = field(default_factory=World)
 
     def _scaled(self, iteration: int) -> int:
         return scaled(iteration, self.schedule_scale)
@@ -65,7 +67,7 @@ class GaussianSplatting:
             self.max_primitives,
             prune_large=window.last > self._scaled(self.settings.reset_every),
         )
-        return densify(state, rules, self.seed, window.start, self.threads)
+        return densify(state, rules, self.seed, window.start, self.threads, self.world)
 
     def reset(self, state: TrainingState) -> None:
         """Reset opacities."""

@@ -10,11 +10,13 @@ from grendel_odin.config import UserError
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.model.initialise import initialise
+from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.optim.adam import Adam
 from grendel_odin.optim.schedule import Rates
+from grendel_odin.parallel.world import World
 from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import Statistics, TrainingState
-from grendel_odin.render import Background, Renderer, background_color, make_renderer
+from grendel_odin.render import Backend, Background, Renderer, background_color, make_renderer
 from grendel_odin.render.losses import PhotometricLoss
 from grendel_odin.render.settings import for_depth
 from grendel_odin.train.describe import describe_run
@@ -26,28 +28,62 @@ from grendel_odin.train.step import Step
 from grendel_odin.train.trainer import Trainer
 
 
-def build(settings: Settings) -> Trainer:
+def build(settings: Settings, world: World | None = None) -> Trainer:
     """A trainer that is ready to run, its run folder made and described.
 
-    Raises UserError, in which case the run folder is as it was.
+    Raises UserError, on all ranks if on one, in which case the run folder is as it was.
     """
+    world = world or World()
+    problem, parts = "", None
+    try:
+        parts = _prepare(settings, world)
+    except UserError as error:
+        problem = str(error)
+    if found := world.first_text(problem):
+        raise UserError(found)
+    assert parts is not None
+    scene, step = parts
+    folder = _open_folder(settings, scene, world)
+    log = RunLog(folder, settings.train.iterations, settings.train.tensorboard, world.rank)
+    if world.size > 1:
+        log.say(
+            f"{world.size} ranks (gloo), {step.threads} threads each; rows and pixels are spread"
+        )
+    return Trainer(settings, scene, step, Recorder(settings, scene, step, folder, log))
+
+
+def _prepare(settings: Settings, world: World) -> tuple[Scene, Step]:
     train = settings.train
-    check_output(settings.output, train.overwrite)
+    if world.is_main:
+        check_output(settings.output, train.overwrite)
+    if world.size > 1 and settings.renderer.backend is Backend.REFERENCE:
+        raise UserError("renderer.backend=reference works in one process; use renderer.backend=cpu")
     if train.tensorboard:
         check_tensorboard()
-    torch.set_num_threads(train.thread_count())
+    threads = _thread_count(settings, world)
+    torch.set_num_threads(threads)
     scene = load_scene(settings.data, settings.seed)
     fitted = for_depth(settings.renderer, scene.depth)
     if fitted.near_plane < settings.renderer.near_plane:
         note = f"small scene (median depth {scene.depth:.3g}): near plane {fitted.near_plane:.3g}"
         scene = replace(scene, notes=[*scene.notes, note])
-    renderer = make_renderer(fitted, train.thread_count())
     _check_batch(settings, scene)
-    step = _build_step(settings, scene, renderer)
-    folder = RunFolder(settings.output, train.overwrite)
-    describe_run(folder, settings, scene)
-    log = RunLog(folder, train.iterations, train.tensorboard)
-    return Trainer(settings, scene, step, Recorder(settings, scene, step, folder, log))
+    return scene, _build_step(settings, scene, make_renderer(fitted, threads), threads, world)
+
+
+def _thread_count(settings: Settings, world: World) -> int:
+    """Of one rank: its share of the cores, unless the settings say otherwise."""
+    own = settings.train.thread_count()
+    return own if settings.train.threads else max(1, own // world.local_size)
+
+
+def _open_folder(settings: Settings, scene: Scene, world: World) -> RunFolder:
+    """Made by the main rank, then seen by all."""
+    folder = RunFolder(settings.output, settings.train.overwrite) if world.is_main else None
+    if folder is not None:
+        describe_run(folder, settings, scene)
+    world.sum_counts(0)  # the folder is there now
+    return folder or RunFolder.of_other_rank(settings.output)
 
 
 def _check_batch(settings: Settings, scene: Scene) -> None:
@@ -59,9 +95,11 @@ def _check_batch(settings: Settings, scene: Scene) -> None:
         )
 
 
-def _build_step(settings: Settings, scene: Scene, renderer: Renderer) -> Step:
-    train, threads = settings.train, settings.train.thread_count()
-    table = initialise(scene.points.xyz, scene.points.rgb, settings.model)
+def _build_step(
+    settings: Settings, scene: Scene, renderer: Renderer, threads: int, world: World
+) -> Step:
+    train = settings.train
+    table = _own_rows(initialise(scene.points.xyz, scene.points.rgb, settings.model), world)
     adam = Adam(len(table), settings.optim.kind, threads)
     background = background_color(settings.renderer)
     data = settings.data
@@ -70,14 +108,21 @@ def _build_step(settings: Settings, scene: Scene, renderer: Renderer) -> Step:
         renderer=renderer,
         loss=PhotometricLoss(settings.loss.ssim_lambda, threads),
         images=ImageStore(scene.views, background, data.cache_bytes, data.workers),
-        pipeline=_pipeline(settings, scene),
+        pipeline=_pipeline(settings, scene, threads, world),
         rates=Rates(settings.optim, train.batch_size, scene.extent, train.schedule_scale),
         background=torch.tensor(background),
         threads=threads,
+        world=world,
     )
 
 
-def _pipeline(settings: Settings, scene: Scene) -> GaussianSplatting:
+def _own_rows(table: PrimitiveTable, world: World) -> PrimitiveTable:
+    """A contiguous share of the rows; any spread gives the same model."""
+    first, last = (len(table) * rank // world.size for rank in (world.rank, world.rank + 1))
+    return PrimitiveTable(table.values[first:last].clone(), table.ids[first:last].clone())
+
+
+def _pipeline(settings: Settings, scene: Scene, threads: int, world: World) -> GaussianSplatting:
     return GaussianSplatting(
         settings=settings.densify,
         schedule_scale=settings.train.schedule_scale,
@@ -87,5 +132,6 @@ def _pipeline(settings: Settings, scene: Scene) -> GaussianSplatting:
         extent=scene.extent,
         white_background=settings.renderer.background is Background.WHITE,
         seed=settings.seed,
-        threads=settings.train.thread_count(),
+        threads=threads,
+        world=world,
     )

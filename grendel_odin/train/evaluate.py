@@ -16,8 +16,10 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel.hybrid import Hybrid
+from grendel_odin.parallel.world import World
 from grendel_odin.render.losses import composite, psnr, ssim, ssim_map
-from grendel_odin.render.protocol import Rect, Renderer
+from grendel_odin.render.protocol import Rect, Renderer, Splats
 
 _AHEAD = 4
 """Images that are decoded while earlier views are rendered."""
@@ -66,16 +68,40 @@ def evaluate(
     background: tuple[float, float, float],
     sh_degree: int,
     threads: int,
+    world: World | None = None,
 ) -> Evaluation:
     """Render every view and average the views' scores; NaN where there is no view.
 
-    Renders are rounded to 8 bits first, so that figures equal those computed from PNG files.
+    Renders are rounded to 8 bits first, so that figures equal those computed from PNG files. Over
+    several ranks each renders whole views, and all ranks get all scores.
     """
-    rendered = render_views(renderer, table, views, images, background, sh_degree)
+    if world is None or world.size == 1:
+        rendered = render_views(renderer, table, views, images, background, sh_degree)
+        return average(
+            {
+                each.view.camera.name: score(each.render, each.truth, threads, each.mask)
+                for each in rendered
+            }
+        )
+    rows = torch.zeros(len(views), 4, dtype=torch.float64)
+    for start in range(0, len(views), world.size):
+        group = views[start : start + world.size]
+        splats = [renderer.project(table, view.camera, sh_degree) for view in group]
+        hybrid = Hybrid(world, renderer)
+        hybrid.plan_whole_views([view.camera for view in group])
+        for share in hybrid.send([view.camera for view in group], splats):
+            number = share.strip.view
+            image = _as_png(renderer, share.splats, share.camera, background)
+            truth, mask = images.with_mask(group[number])
+            found = score(image, truth, threads, mask)
+            if found is not None:
+                figures = [1.0, found.psnr, found.ssim, found.l1]
+                rows[start + number] = torch.tensor(figures, dtype=torch.float64)
+    world.sum_disjoint(rows)
     return average(
         {
-            each.view.camera.name: score(each.render, each.truth, threads, each.mask)
-            for each in rendered
+            view.camera.name: Score(*figures) if there else None
+            for view, (there, *figures) in zip(views, rows.tolist(), strict=True)
         }
     )
 
@@ -122,7 +148,12 @@ def render_image(
     sh_degree: int,
 ) -> Tensor:
     """uint8 [3, H, W] image of a camera, rounded as in a PNG file."""
-    splats = renderer.project(table, camera, sh_degree)
+    return _as_png(renderer, renderer.project(table, camera, sh_degree), camera, background)
+
+
+def _as_png(
+    renderer: Renderer, splats: Splats, camera: Camera, background: tuple[float, float, float]
+) -> Tensor:
     rendering = renderer.render(splats, camera, Rect.full(camera), torch.tensor(background))
     return rendering.color.nan_to_num(0.0).clamp(0.0, 1.0).mul(255.0).round().to(torch.uint8)
 

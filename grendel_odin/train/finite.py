@@ -23,14 +23,16 @@ def check_unit(step: Step, unit: Unit, gradients: RowGradients) -> None:
     Raises UserError that names view and field where something is not finite.
     """
     blocks, threads = gradients.blocks, step.threads
-    if (
+    fine = (
         all(math.isfinite(loss.value) for loss in unit.losses)
         and first_bad(gradients.values, blocks, threads) is None
         and (step.parameters_finite or first_bad(step.state.table.values, blocks, threads) is None)
-    ):
+    )
+    if step.world.sum_counts(int(not fine)) == [0]:
         return
+    finding = step.world.first_text("" if fine else _finding(step, unit, blocks))
     raise UserError(
-        f"iteration {unit.window.start}: {_finding(step, unit, blocks)}: training stops before "
+        f"iteration {unit.window.start}: {finding}: training stops before "
         "this step. Lower the learning rates, or look at that view's image and camera"
     )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -28,23 +30,29 @@ def check_tensorboard() -> None:
 
 
 class RunLog:
-    """The log of one process. Numbers go to metrics.jsonl, one JSON object a line."""
+    """The log of one rank. The main rank has the console, and metrics.jsonl for numbers."""
 
-    def __init__(self, folder: RunFolder, iterations: int, tensorboard: bool) -> None:
-        logs = folder.path / "logs"
+    def __init__(self, folder: RunFolder, iterations: int, tensorboard: bool, rank: int) -> None:
+        self._main = rank == 0
+        metrics = folder.path / "metrics.jsonl" if self._main else Path(os.devnull)
+        text = folder.path / "logs" / f"rank_{rank:04d}.log"
         try:
-            self._metrics = open(folder.path / "metrics.jsonl", "w", buffering=1)  # noqa: SIM115
-            self._text = open(logs / "rank_0000.log", "w", buffering=1)  # noqa: SIM115
+            self._metrics = open(metrics, "w", buffering=1)  # noqa: SIM115
+            self._text = open(text, "w", buffering=1)  # noqa: SIM115
         except OSError as error:
             raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
-        self._board = _open_board(folder) if tensorboard else None
+        self._board = _open_board(folder) if tensorboard and self._main else None
         interval = 0.1 if sys.stderr.isatty() else 10.0  # a log file keeps every refresh
-        self._bar = tqdm(total=iterations, dynamic_ncols=True, mininterval=interval)
+        self._bar = tqdm(
+            total=iterations, dynamic_ncols=True, mininterval=interval, disable=not self._main
+        )
         self._loss: float | None = None
+        self._shown = 0
 
     def say(self, text: str) -> None:
         """Print a line above the bar and keep it in logs/."""
-        tqdm.write(text)
+        if self._main:
+            tqdm.write(text)
         self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def event(self, kind: str, iteration: int, **values: Any) -> None:
@@ -60,7 +68,8 @@ class RunLog:
         smooth = loss if self._loss is None else self._loss + SMOOTHING * (loss - self._loss)
         self._loss = smooth
         self._bar.set_postfix_str(f"loss {smooth:.4f}, {primitives:,} primitives", refresh=False)
-        self._bar.update(iteration - self._bar.n)
+        self._bar.update(iteration - self._shown)
+        self._shown = iteration
 
     def close(self) -> None:
         """Close the bar and the files."""

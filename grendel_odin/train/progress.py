@@ -84,6 +84,7 @@ def summary(
     status: Status,
     stage_seconds: Mapping[Stage, float],
     wall_seconds: float,
+    world_size: int,
 ) -> dict[str, Any]:
     """summary.json but for what only the model knows.
 
@@ -106,7 +107,7 @@ def summary(
         "train_wall_s": seconds,
         "views_per_s": progress.images / seconds if seconds else 0.0,
         "stage_seconds": {**stages, "fence": progress.fence_seconds},
-        "world_size": 1,
+        "world_size": world_size,
         "batch_size": settings.train.batch_size,
         "threads": settings.train.thread_count(),
         "peak_rss_mb": peak_rss_mb(),

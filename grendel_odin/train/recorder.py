@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 from grendel_odin.data.scene import Scene, View
 from grendel_odin.model.ply import offset_comment
-from grendel_odin.model.state_hash import state_sha256
 from grendel_odin.odin.graph import Stage
+from grendel_odin.parallel.merge import model_sha256
 from grendel_odin.pipelines.densify import Densification
 from grendel_odin.render import background_color
 from grendel_odin.train.evaluate import Evaluation, evaluate
@@ -30,20 +30,22 @@ class Recorder:
     ) -> None:
         self.settings, self.scene, self.step = settings, scene, step
         self.folder, self.log = folder, log
+        self.world = step.world
         self.progress = Progress()
+        (self.num_primitives,) = self.world.sum_counts(len(step.state.table))
         self._started = time.perf_counter()
 
     def begin(self) -> None:
         """Say what is trained, and evaluate the untrained model."""
         self.log.say(
             f"{self.scene.path}: {len(self.scene.train)} training views, {len(self.scene.test)} "
-            f"test views, {len(self.step.state.table):,} points; results go to {self.folder.path}"
+            f"test views, {self.num_primitives:,} points; results go to {self.folder.path}"
         )
         for note in self.scene.notes:
             self.log.say(note)
         self.log.say(self.step.images.estimate)
         limit = self.settings.model.max_primitives
-        if 0 < limit < len(self.step.state.table):
+        if 0 < limit < self.num_primitives:
             self.log.say(f"warning: more points than model.max_primitives={limit}: no growth")
         self.evaluate([0])
 
@@ -53,7 +55,7 @@ class Recorder:
         progress.images += unit.window.size
         progress.iteration = min(unit.window.last, self.settings.train.iterations)
         progress.sh_degree = unit.sh_degree
-        primitives = len(self.step.state.table)
+        primitives = self.num_primitives
         self.log.progress(progress.iteration, unit.loss, primitives)
         if unit.window.multiples(self.settings.train.log_every):
             self.log.event(
@@ -68,13 +70,13 @@ class Recorder:
 
     def densified(self, done: Densification, merged: int) -> None:
         """Report a densification; `merged` other marks of the schedule were done with it."""
-        progress, primitives = self.progress, len(self.step.state.table)
+        progress = self.progress
+        self.num_primitives = done.num_primitives
         progress.merged_densifications += merged
         self.log.event(
             *("densify", progress.iteration),
             **asdict(done),
             merged=merged,
-            num_primitives=primitives,
         )
         if done.capped and not progress.capped:
             progress.capped = True
@@ -104,7 +106,7 @@ class Recorder:
             comments.append("rasterize_mode antialiased")
         if self.scene.offset.any():
             comments.append(offset_comment(self.scene.offset))
-        dropped = self.folder.save_model(self.step.state.table, iteration, comments)
+        dropped = self.folder.save_model(self.step.state.table, iteration, comments, self.world)
         if dropped:
             self.log.say(f"warning: {iteration}: {dropped} rows that are not finite were not saved")
         self.progress.saved = iteration
@@ -121,7 +123,7 @@ class Recorder:
             test=self._score(test) if test else None,
             train=self._score(train[:: -(-len(train) // TRAIN_SLICE)]),
         )
-        figures = {**scores.figures(), "num_primitives": len(self.step.state.table)}
+        figures = {**scores.figures(), "num_primitives": self.num_primitives}
         views = {name: asdict(score) for name, score in scores.best_known.per_view.items()}
         for iteration in iterations:
             self.progress.scores[iteration] = scores
@@ -135,6 +137,7 @@ class Recorder:
         return evaluate(
             *(step.renderer, step.state.table, views, step.images),
             *(background_color(self.settings.renderer), self.progress.sh_degree, step.threads),
+            self.world,
         )
 
     def end(self, status: Status, stage_seconds: Mapping[Stage, float]) -> None:
@@ -143,8 +146,9 @@ class Recorder:
         if progress.saved != progress.iteration:
             self.save(progress.iteration)
         wall = time.perf_counter() - self._started
-        figures = summary(self.settings, progress, status, stage_seconds, wall)
-        model = {"num_primitives": len(table), "state_sha256": state_sha256(table)}
+        figures = summary(self.settings, progress, status, stage_seconds, wall, self.world.size)
+        state = model_sha256(self.world, table)
+        model = {"num_primitives": self.num_primitives, "state_sha256": state}
         self.folder.write_json("summary.json", {**figures, **model})
         self.log.event("end", progress.iteration, status=status.value)
         self.log.say(self.step.images.usage())

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from grendel_odin.config import UserError
-from grendel_odin.model.ply import write_ply
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel.merge import save_ply
+from grendel_odin.parallel.world import World
 
 MARKER = "cfg.yml"
 FILES = (
@@ -56,11 +57,24 @@ class RunFolder:
         """Make the folder, or empty it of an earlier run. Raises UserError if it cannot."""
         check_output(output, overwrite)
         self.path = Path(output)
+        self.is_main = True
         try:
             self._clear()
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"output={output}: {error.strerror}: {error.filename}") from error
+
+    @staticmethod
+    def of_other_rank(output: str) -> RunFolder:
+        """The folder that the main rank has made. Raises UserError if it is not seen here."""
+        folder = RunFolder.__new__(RunFolder)
+        folder.path, folder.is_main = Path(output), False
+        if not (folder.path / "logs").is_dir():
+            raise UserError(
+                f"output={output}: the main rank made this folder, but it is not seen here; name a "
+                "folder that all nodes share"
+            )
+        return folder
 
     def _clear(self) -> None:
         for name in (MARKER, *FILES):
@@ -73,21 +87,20 @@ class RunFolder:
         """Where the model of an iteration lies."""
         return self.path / "point_cloud" / f"iteration_{iteration}" / "point_cloud.ply"
 
-    def save_model(self, table: PrimitiveTable, iteration: int, comments: list[str]) -> int:
-        """Write the model; returns the number of rows dropped because they are not finite."""
-        path = self.ply_path(iteration)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return write_ply(path, table, comments)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
+    def save_model(
+        self, table: PrimitiveTable, iteration: int, comments: list[str], world: World
+    ) -> int:
+        """Write the model of all ranks; returns the number of rows dropped as not finite."""
+        return save_ply(world, self.ply_path(iteration), table, comments)
 
     def write_json(self, name: str, content: Mapping[str, Any] | list[Any]) -> None:
         """Write a JSON file; `name` may have a folder."""
         self.write(name, (to_json(content, indent=2) + "\n").encode())
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file. Raises UserError if it cannot."""
+        """Write a file, if this is the main rank. Raises UserError if it cannot."""
+        if not self.is_main:
+            return
         path = self.path / name
         temporary = path.with_name(f".{path.name}.tmp")
         try:

@@ -11,6 +11,7 @@ from grendel_odin.config import setting
 from grendel_odin.data.settings import DataSettings
 from grendel_odin.model.settings import ModelSettings
 from grendel_odin.optim.settings import OptimSettings
+from grendel_odin.parallel.settings import ParallelSettings
 from grendel_odin.pipelines.densify import DensifySettings
 from grendel_odin.render.settings import RendererSettings
 
@@ -79,6 +80,7 @@ class Settings:
     optim: OptimSettings = field(default_factory=OptimSettings)
     densify: DensifySettings = field(default_factory=DensifySettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+    parallel: ParallelSettings = field(default_factory=ParallelSettings)
 
     def problems(self) -> list[str]:
         """What binding alone does not find."""

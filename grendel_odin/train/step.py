@@ -47,6 +47,8 @@ class Unit:
     refine_marks: int
     """Densifications that fall into the unit: done once, after it."""
     reset_marks: int
+    stop: bool = False
+    """Whether a rank was asked to stop (Ctrl-C); alike on all ranks once the unit has run."""
     sh_degree: int = 0
     splats: list[Splats] = field(default_factory=list)
     """Of own rows, by view."""
@@ -193,8 +195,12 @@ class Step:
             sums[number][rows.start : rows.stop] = strip.row_sums
             evaluations = self.renderer.tile_row_costs(rendering)
             costs[number][share.strip.first : share.strip.last] = evaluations.double()
-        joined = self.world.sum_disjoint(torch.cat([part.flatten() for part in (*sums, *costs)]))
-        parts = torch.split(joined, [part.numel() for part in (*sums, *costs)])
+        stops = torch.zeros(self.world.size, dtype=torch.float64)
+        stops[self.world.rank] = float(unit.stop)
+        told = (*sums, *costs, stops)
+        joined = self.world.sum_disjoint(torch.cat([part.flatten() for part in told]))
+        *parts, stops = torch.split(joined, [part.numel() for part in told])
+        unit.stop = bool(stops.any())
         for view, row_sums in zip(unit.views, parts, strict=False):
             unit.losses.append(self.loss.combine(row_sums.view(-1, 2), view.camera.width))
         self.costs.learn(unit.views, [part.long() for part in parts[len(unit.views) :]])

@@ -1,4 +1,4 @@
-"""The training loop of one process."""
+"""The training loop; every rank runs it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ class Trainer:
             self.recorder.begin()
             try:
                 for unit in self.units():
+                    unit.stop = interrupt.requested
                     with self.training():
                         self.executor.run(step.tasks(unit))
                     self.recorder.unit(unit)
                     self.milestones(unit)
                     with self.training():
                         self.fence(unit)
-                    if interrupt.requested:
+                    if unit.stop:
                         break
                     if self.governor and self.governor.look():
                         step.use_threads(self.governor.threads)

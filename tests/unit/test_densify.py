@@ -15,6 +15,7 @@ from grendel_odin.model.ids import child_ids
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.optim.adam import Adam
 from grendel_odin.optim.settings import OptimizerKind
+from grendel_odin.parallel.world import World
 from grendel_odin.pipelines.densify import (
     Densification,
     DensifySettings,
@@ -55,7 +56,7 @@ def rows_of(table: PrimitiveTable) -> dict[int, bytes]:
 
 
 def run(state: TrainingState, rules: Rules = RULES) -> Densification:
-    return densify(state, rules, seed=7, event=EVENT, threads=2)
+    return densify(state, rules, seed=7, event=EVENT, threads=2, world=World())
 
 
 def test_outcome_of_one_event() -> None:
@@ -174,8 +175,8 @@ def test_draws_depend_on_seed_event_and_child() -> None:
 def test_the_order_of_rows_and_the_thread_count_do_not_matter(cap: int) -> None:
     rules = replace(RULES, max_primitives=cap, prune_large=True)
     state, other = large_state(), permuted(large_state(), torch.randperm(300))
-    first = densify(state, rules, seed=7, event=EVENT, threads=1)
-    second = densify(other, rules, seed=7, event=EVENT, threads=2)
+    first = densify(state, rules, seed=7, event=EVENT, threads=1, world=World())
+    second = densify(other, rules, seed=7, event=EVENT, threads=2, world=World())
     assert first == second
     assert first.cloned and first.split and first.pruned and bool(cap) == bool(first.capped)
     assert rows_of(state.table) == rows_of(other.table)
