@@ -24,6 +24,17 @@ _Dumper.add_representer(
 )
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Line breaks of every kind (NEL, LS, PS among them) are kept only where they are escaped."""
+    style = (
+        '"' if len(text.splitlines()) > 1 or text != text.rstrip("\n\r\x85\u2028\u2029") else None
+    )
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def dump(settings: Any) -> str:
     """All settings of a tree as YAML text, defaults included, in the order of declaration."""
     text: str = yaml.dump(

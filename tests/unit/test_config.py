@@ -420,7 +420,9 @@ def test_dump_is_read_back(tmp_path_factory, settings: Root) -> None:
     assert bind(Root, path, []) == settings
 
 
-@pytest.mark.parametrize("text", ["off", "null", "~", "1e-4", "5", "true", "a: b", "#x", " x", ""])
+@pytest.mark.parametrize(
+    "text", ["off", "null", "~", "1e-4", "5", "true", "a: b", "#x", " x", "", "\x85", "a\u2028b"]
+)
 def test_text_that_looks_like_something_else_is_read_back(write, text: str) -> None:
     settings = Root(data=Data(path=text))
     settings.train.note = text
