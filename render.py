@@ -21,8 +21,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     model.add_argument("--ply", type=Path, metavar="FILE", help="a 3DGS PLY of any trainer")
     add = parser.add_argument
     add("-s", "--source_path", metavar="DATA", help="folder of the scene (with -m: if it moved)")
-    add("-o", "--output", type=Path, metavar="OUT", help="with --ply: output folder")
-    add("--iteration", type=int, default=LATEST, metavar="N", help="of the run; -1: latest")
+    add("-o", "--output", type=Path, metavar="OUT", help="output folder (with -m: RUN itself)")
+    add("--iteration", type=int, default=LATEST, metavar="N", help="with -m; -1: latest")
     add("--skip_train", action="store_true", help="leave the training views out")
     add("--skip_test", action="store_true", help="leave the test views out")
     add("--path", choices=[kind.value for kind in PathKind], help="render a film instead of views")
@@ -36,8 +36,13 @@ def render(args: argparse.Namespace) -> None:
     overrides = [*moved, *args.overrides]
     if args.skip_train and args.skip_test and not args.path:
         raise UserError("nothing to render: leave out --skip_train or --skip_test, or give --path")
-    from_ply = model_of_ply(args.ply, args.output, overrides) if args.ply else None
-    renders = Renders(from_ply or model_of_run(args.model_path, args.iteration, overrides))
+    if args.ply and args.iteration != LATEST:
+        raise UserError("--iteration chooses a model of a run, with -m RUN; --ply names one itself")
+    renders = Renders(
+        model_of_ply(args.ply, args.output, overrides)
+        if args.ply
+        else model_of_run(args.model_path, args.iteration, overrides, args.output)
+    )
     if args.path:
         print(renders.film(PathKind(args.path), args.frames))
     skipped = {Split.TRAIN: args.skip_train, Split.TEST: args.skip_test}
@@ -49,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         render(parse(arguments))
     except UserError as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

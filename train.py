@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from grendel_odin.config import UserError, bind, explain
+from grendel_odin.config import UserError, bind, explain, unknown_flags
 from grendel_odin.parallel.world import find_place, join_world, leave_world
 from grendel_odin.train.settings import Settings
 
 USER_ERROR, INTERRUPTED = 2, 130
+HABITS = {
+    **{"-s": "data.path=SCENE", "--source_path": "data.path=SCENE"},
+    **{"-m": "output=RUN", "--model_path": "output=RUN", "-o": "output=RUN"},
+    **{"-r": "data.downscale=N", "--resolution": "data.downscale=N", "-i": "data.images=FOLDER"},
+    **{"-w": "renderer.background=white", "--white_background": "renderer.background=white"},
+    **{"--eval": "data.test_every=8", "--bsz": "train.batch_size=N"},
+}
+"""What 3DGS's and Grendel's flags are called here."""
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -27,7 +35,9 @@ def parse(arguments: Sequence[str]) -> Settings:
     )
     parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="settings in YAML")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings by name")
-    given = parser.parse_intermixed_args(arguments)
+    given, unknown = parser.parse_known_intermixed_args(arguments)
+    if unknown:
+        raise UserError(unknown_flags(Settings, unknown, HABITS))
     return bind(Settings, given.config, given.overrides)
 
 

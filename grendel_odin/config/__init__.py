@@ -4,6 +4,7 @@ from grendel_odin.config.binder import bind
 from grendel_odin.config.dump import dump
 from grendel_odin.config.errors import UserError
 from grendel_odin.config.explain import explain
+from grendel_odin.config.flags import unknown_flags
 from grendel_odin.config.setting import setting
 
-__all__ = ["UserError", "bind", "dump", "explain", "setting"]
+__all__ = ["UserError", "bind", "dump", "explain", "setting", "unknown_flags"]

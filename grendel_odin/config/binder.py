@@ -80,7 +80,7 @@ class _Binder:
             key, equals, value = text.partition("=")
             key = key.strip()
             if not (key and equals):
-                example = "write key=value, such as train.iterations=7000"
+                example = "write key=value without spaces, such as train.iterations=7000"
                 self.problems.append(f"{COMMAND_LINE}: '{text}' is not an override; {example}")
                 continue
             try:
@@ -140,8 +140,9 @@ class _Binder:
                 arguments[entry.name] = values[key]
         settings = section.owner(**arguments)
         if hasattr(settings, "problems"):
-            prefix = f"{section.key}: " if section.key else ""
-            self.problems += [f"{prefix}{problem}" for problem in settings.problems()]
+            for problem in settings.problems():
+                named = not section.key or problem.startswith(f"{section.key}.")
+                self.problems.append(problem if named else f"{section.key}: {problem}")
         return settings
 
     def _stop_at_problems(self) -> None:

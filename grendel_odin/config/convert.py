@@ -31,7 +31,7 @@ def convert(value: Value, hint: Any) -> Any:
     if get_origin(inner) is tuple:
         return _tuple(value, hint)
     if not isinstance(value, Scalar) or value.is_null:
-        raise Mismatch(f"expected {describe(hint)}, got {show(value)}")
+        raise Mismatch(f"expected {describe(hint)}, got {show(value) or 'nothing'}")
     if inner is str:
         return value.text
     if isinstance(inner, type) and issubclass(inner, Enum):
@@ -67,7 +67,7 @@ def describe(hint: Any) -> str:
 def show(value: Value) -> str:
     """A value as the user wrote it, shortened."""
     if isinstance(value, Scalar):
-        text = "null" if value.is_null else value.text
+        text = value.text
     elif isinstance(value, list):
         text = f"[{', '.join(show(item) for item in value[:20])}]"
     else:

@@ -13,19 +13,24 @@ SECTION_WEIGHT = 0.25
 
 def unknown_key(key: str, sections: Mapping[str, Section]) -> str:
     """The complaint, with the nearest key of the whole tree or else the keys beside it."""
-    leaves = [leaf.key for section in sections.values() for leaf in section.leaves]
-    nearest, closeness = "", 0.0
-    for candidate in [*leaves, *filter(None, sections)]:
-        score = _closeness(key, candidate)
-        if score > closeness:
-            nearest, closeness = candidate, score
-    if nearest:
+    if nearest := nearest_key(key, sections):
         return f"unknown key '{key}'. Did you mean '{nearest}'?"
     home = key.rpartition(".")[0]
     beside = sections[home if home in sections else ""]
     groups = [name for name in sections if name and not beside.key]
     valid = [leaf.key for leaf in beside.leaves] + [f"{name}.*" for name in groups]
     return f"unknown key '{key}'. Valid here: {', '.join(valid)}"
+
+
+def nearest_key(key: str, sections: Mapping[str, Section]) -> str:
+    """The key or section of the whole tree that is most like `key`, "" if none is like it."""
+    leaves = [leaf.key for section in sections.values() for leaf in section.leaves]
+    nearest, closeness = "", 0.0
+    for candidate in [*leaves, *filter(None, sections)]:
+        score = _closeness(key, candidate)
+        if score > closeness:
+            nearest, closeness = candidate, score
+    return nearest
 
 
 def _closeness(key: str, candidate: str) -> float:

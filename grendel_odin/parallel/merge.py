@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from grendel_odin.config import UserError
 from grendel_odin.model.ply import finite_rows_by_id, write_rows
 from grendel_odin.model.state_hash import state_sum, sum_sha256
 from grendel_odin.model.table import ROW_WIDTH, PrimitiveTable
@@ -22,16 +23,22 @@ CHUNK = 1 << 16
 def save_ply(world: World, path: Path, table: PrimitiveTable, comments: Sequence[str]) -> int:
     """One file of the rows of all ranks in id order, written by the main rank.
 
-    Every rank calls it. Returns the number of rows, of all ranks, dropped as not finite.
+    Every rank calls it. Returns the number of rows, of all ranks, dropped as not finite. Raises
+    UserError on all ranks if the file cannot be written.
     """
     rows = finite_rows_by_id(table)
     present, finite = world.sum_counts(len(table), len(rows))
     parts = _by_id(world, table, rows)
+    problem = ""
     if world.is_main:
-        write_rows(path, finite, parts, comments)
-    else:
-        for _ in parts:
-            pass
+        try:
+            write_rows(path, finite, parts, comments)
+        except UserError as error:
+            problem = str(error)
+    for _ in parts:  # what is left of them: every rank takes part to the end
+        pass
+    if problem := world.first_text(problem):
+        raise UserError(problem)
     return present - finite
 
 

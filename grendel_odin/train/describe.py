@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ VARIABLES = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "CUDA_VISIBLE_D
 
 def describe_run(folder: RunFolder, settings: Settings, scene: Scene) -> None:
     """Write the settings, the cameras, the initial points and the environment."""
-    folder.write(MARKER, dump(settings).encode())
+    # Replacing another run concerns this call alone, not whoever repeats it from its settings.
+    repeatable = replace(settings, train=replace(settings.train, overwrite=False))
+    folder.write(MARKER, dump(repeatable).encode())
     folder.write("cfg_args", cfg_args(settings).encode())
     folder.write_json("cameras.json", cameras([*scene.test, *scene.train]))
     folder.write("input.ply", points_ply(scene.points, scene.offset))

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +35,8 @@ class RunLog:
 
     def __init__(self, folder: RunFolder, iterations: int, tensorboard: bool, rank: int) -> None:
         self._main = rank == 0
-        metrics = folder.path / "metrics.jsonl" if self._main else Path(os.devnull)
-        text = folder.path / "logs" / f"rank_{rank:04d}.log"
-        try:
-            self._metrics = open(metrics, "w", buffering=1)  # noqa: SIM115
-            self._text = open(text, "w", buffering=1)  # noqa: SIM115
-        except OSError as error:
-            raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+        self._metrics = _Lines(folder.path / "metrics.jsonl" if self._main else Path(os.devnull))
+        self._text = _Lines(folder.path / "logs" / f"rank_{rank:04d}.log")
         self._board = _open_board(folder) if tensorboard and self._main else None
         interval = 0.1 if sys.stderr.isatty() else 10.0  # a log file keeps every refresh
         self._bar = tqdm(
@@ -53,15 +49,23 @@ class RunLog:
         """Print a line above the bar and keep it in logs/."""
         if self._main:
             tqdm.write(text)
+        self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
+
+    def note(self, text: str) -> None:
+        """Keep a line in this rank's log only."""
         self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def event(self, kind: str, iteration: int, **values: Any) -> None:
         """One line of metrics.jsonl; numbers go to TensorBoard, too."""
-        self._metrics.write(to_json({"event": kind, "iteration": iteration, **values}) + "\n")
-        if self._board is not None:
-            for name, value in values.items():
-                if isinstance(value, (int, float)):
-                    self._board.add_scalar(f"{kind}/{name}", value, iteration)
+        self._metrics.write(to_json({"event": kind, "iteration": iteration, **values}))
+        numbers = {name: each for name, each in values.items() if isinstance(each, (int, float))}
+        try:
+            for name, number in numbers.items():
+                if self._board is not None:
+                    self._board.add_scalar(f"{kind}/{name}", number, iteration)
+        except OSError as error:
+            self._board = None
+            self.say(f"warning: TensorBoard's files end here: {error.strerror or error}")
 
     def progress(self, iteration: int, loss: float, primitives: int) -> None:
         """Move the bar to an iteration; `loss` is the mean of a view, and shown smoothed."""
@@ -77,7 +81,40 @@ class RunLog:
         self._metrics.close()
         self._text.close()
         if self._board is not None:
-            self._board.close()
+            with suppress(OSError):
+                self._board.close()
+
+
+class _Lines:
+    """A file of lines. They are worth less than the run: those that find no space are left out."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UserError if there can be no such file."""
+        self._path, self._size, self._warned = path, 0, False
+        try:
+            self._file = open(path, "wb", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+    def write(self, line: str) -> None:
+        data = f"{line}\n".encode()
+        try:
+            written, reason = self._file.write(data), "no space is left"
+        except OSError as error:
+            written, reason = 0, error.strerror or str(error)
+        if written == len(data):
+            self._size += written
+            return
+        with suppress(OSError):  # no half lines
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+        if not self._warned:
+            self._warned = True
+            tqdm.write(f"warning: {self._path} lacks lines from here on: {reason}")
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()
 
 
 def _open_board(folder: RunFolder) -> SummaryWriter:

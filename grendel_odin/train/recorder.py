@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from grendel_odin.config import UserError
 from grendel_odin.data.scene import Scene, View
 from grendel_odin.model.ply import offset_comment
 from grendel_odin.odin.graph import Stage
@@ -111,6 +112,13 @@ class Recorder:
             self.log.say(f"warning: {iteration}: {dropped} rows that are not finite were not saved")
         self.progress.saved = iteration
 
+    def try_to_save(self, iteration: int) -> None:
+        """Save in the middle of a run: a disk that is full now need not cost the training."""
+        try:
+            self.save(iteration)
+        except UserError as error:
+            self.log.say(f"warning: {iteration}: {error}; training goes on")
+
     def evaluate(self, iterations: Sequence[int]) -> None:
         """Score the model on all test views and a slice of the training views.
 
@@ -143,8 +151,12 @@ class Recorder:
     def end(self, status: Status, stage_seconds: Mapping[Stage, float]) -> None:
         """Save the model, if it is not, and the summary."""
         progress, table = self.progress, self.step.state.table
+        problem = None
         if progress.saved != progress.iteration:
-            self.save(progress.iteration)
+            try:
+                self.save(progress.iteration)
+            except UserError as error:
+                problem, status = error, Status.FAILED
         wall = time.perf_counter() - self._started
         figures = summary(self.settings, progress, status, stage_seconds, wall, self.world.size)
         state = model_sha256(self.world, table)
@@ -152,8 +164,12 @@ class Recorder:
         self.folder.write_json("summary.json", {**figures, **model})
         self.log.event("end", progress.iteration, status=status.value)
         self.log.say(self.step.images.usage())
+        stages = ", ".join(f"{stage.value} {spent:.2f}" for stage, spent in stage_seconds.items())
+        self.log.note(f"rank {self.world.rank}: seconds by stage: {stages}")
         speed = f"{figures['views_per_s']:.1f} images/s" if progress.images else "no step was taken"
         self.log.say(f"{status.value} at iteration {progress.iteration}: {wall:.1f} s, {speed}")
+        if problem:
+            raise problem
         self.log.say(f"model: {self.folder.ply_path(progress.iteration)}")
 
     def close(self) -> None:

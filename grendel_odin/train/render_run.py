@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
@@ -16,6 +20,7 @@ from grendel_odin.data.images import ImageStore
 from grendel_odin.data.scene import load_scene
 from grendel_odin.data.views import View
 from grendel_odin.model.ply import read_ply
+from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.render import background_color, make_renderer
 from grendel_odin.render.settings import for_depth
 from grendel_odin.report.lpips import HOW_TO_INSTALL, find_lpips
@@ -38,7 +43,7 @@ class Renders:
         settings = model.settings
         self._model = model
         self._scene = load_scene(settings.data, settings.seed)
-        self._table = read_ply(model.ply, self._scene.offset)
+        self._table = _read(model.ply, self._scene.offset)
         fitted = for_depth(settings.renderer, self._scene.depth)
         self._renderer = make_renderer(fitted, settings.train.thread_count())
         self._background = background_color(settings.renderer)
@@ -77,6 +82,18 @@ class Renders:
         sh_degree = self._model.settings.model.sh_degree
         for camera in cameras:
             yield render_image(self._renderer, self._table, camera, self._background, sh_degree)
+
+
+def _read(ply: Path, offset: NDArray[np.float64]) -> PrimitiveTable:
+    """A model with something to render; what was left out of it is said in a line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = read_ply(ply, offset)
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr)
+    if not len(table):
+        raise UserError(f"{ply}: holds no finite primitive, so there is nothing to render.")
+    return table
 
 
 def write_split(

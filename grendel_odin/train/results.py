@@ -129,10 +129,20 @@ def writing(path: Path) -> Iterator[None]:
 
 def methods_on_disk(run: Path, split: Split) -> list[str]:
     """Names (ours_N) of what was rendered of a split. Raises UserError where there is none."""
-    methods = sorted(path.parent.name for path in (run / split.value).glob("*/renders"))
-    if not methods:
-        raise UserError(f"{run / split.value}: nothing rendered. Next: run render.py -m {run}.")
-    return methods
+    if not run.is_dir():
+        raise UserError(f"{run}: no such folder. Next: give the `output` of a training run.")
+    methods = {each: _methods(run, each) for each in Split}
+    others = [each.value for each in Split if methods[each]]
+    if not methods[split]:
+        other = f", or score --mode {others[0]}, which is there" if others else ""
+        raise UserError(
+            f"{run / split.value}: nothing rendered. Next: run render.py -m {run}{other}."
+        )
+    return methods[split]
+
+
+def _methods(run: Path, split: Split) -> list[str]:
+    return sorted(path.parent.name for path in (run / split.value).glob("*/renders"))
 
 
 def pairs_on_disk(folder: Path) -> Iterator[Pair]:

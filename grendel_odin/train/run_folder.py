@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,18 @@ def check_output(output: str, overwrite: bool) -> None:
                 f"output={output} already holds a run; name another folder, "
                 "or add train.overwrite=true to replace that run"
             )
-        if any(path.iterdir()) and not (path / MARKER).is_file():
+        if not (path / MARKER).is_file() and not all(map(_is_empty_folder, path.iterdir())):
             raise UserError(
                 f"output={output} holds files that are no run of this program; "
                 "name a new or empty folder"
             )
     elif path.exists():
         raise UserError(f"output={output} is a file; name a folder")
+    elif path.is_symlink():
+        raise UserError(
+            f"output={output} is a link to {os.readlink(path)}, which does not exist; "
+            "make that folder, or name another one"
+        )
     parent = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise UserError(f"output={output}: cannot write to {parent}; name a folder elsewhere")
@@ -62,7 +68,10 @@ class RunFolder:
             self._clear()
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"output={output}: {error.strerror}: {error.filename}") from error
+            raise UserError(
+                f"output={output}: cannot write {error.filename} ({error.strerror}); "
+                "name a folder elsewhere"
+            ) from error
 
     @staticmethod
     def of_other_rank(output: str) -> RunFolder:
@@ -108,8 +117,17 @@ class RunFolder:
             temporary.write_bytes(content)
             os.replace(temporary, path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise UserError(
+                f"cannot write {path}: {error.strerror}. Next: free space there, or choose another "
+                "output folder"
+            ) from error
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """As a run leaves them that could not write its first file."""
+    return path.is_dir() and not any(path.iterdir())
 
 
 def to_json(content: Any, indent: int | None = None) -> str:

@@ -26,8 +26,10 @@ class SavedModel:
     """Name of its renders in the output tree: ours_N for iteration N of a run."""
 
 
-def model_of_run(run: Path, iteration: int, overrides: Sequence[str]) -> SavedModel:
-    """The model that a run saved at `iteration`, or its latest one.
+def model_of_run(
+    run: Path, iteration: int, overrides: Sequence[str], output: Path | None = None
+) -> SavedModel:
+    """The model that a run saved at `iteration`, or its latest one; output goes to the run.
 
     Raises UserError if the folder is no run or has no such iteration.
     """
@@ -45,11 +47,21 @@ def model_of_run(run: Path, iteration: int, overrides: Sequence[str]) -> SavedMo
     if number not in saved:
         there = ", ".join(map(str, sorted(saved)))
         raise UserError(f"{run}: no model of --iteration {iteration}. It has: {there}.")
-    return SavedModel(bind(Settings, config, overrides), saved[number], run, f"ours_{number}")
+    moved = [f"output={output}"] if output else []
+    settings = bind(Settings, config, [*moved, *overrides])
+    scene = settings.data.path
+    if not Path(scene).exists():
+        raise UserError(
+            f"data.path={scene} (of {config}, unless given here) does not exist. Next: say where "
+            "the scene is now: -s DATA."
+        )
+    return SavedModel(settings, saved[number], output or run, f"ours_{number}")
 
 
 def model_of_ply(ply: Path, output: Path | None, overrides: Sequence[str]) -> SavedModel:
     """A PLY alone, with settings from `overrides`; by default output goes to NAME_renders."""
+    if not any(override.startswith("data.path=") for override in overrides):
+        raise UserError("--ply needs a scene, for its cameras. Next: add -s DATA.")
     folder = output or Path(f"{ply.stem}_renders")
     antialiased = f"renderer.antialiased={str(is_antialiased(ply)).lower()}"
     settings = bind(Settings, None, [f"output={folder}", antialiased, *overrides])

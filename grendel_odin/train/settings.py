@@ -36,7 +36,10 @@ class TrainSettings:
     iterations: int = setting(30000, "Images to train on; the last batch is always full.", min=1)
     batch_size: int = setting(1, "Views of one optimizer step.", min=1)
     threads: int = setting(
-        0, "CPU threads; 0 takes the cores that are there and that others leave to the run.", min=0
+        0,
+        "CPU threads; 0 takes the cores that are there and that others leave to the run.",
+        min=0,
+        max=1024,
     )
     schedule_scale: float = setting(
         1.0,

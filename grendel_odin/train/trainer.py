@@ -73,7 +73,9 @@ class Trainer:
         """Save and evaluate under each nominal iteration, before the unit densifies or resets."""
         train = self.settings.train
         for mark in unit.window.marks([*train.save_iterations, train.iterations]):
-            if mark <= train.iterations:
+            if mark < train.iterations:
+                self.recorder.try_to_save(mark)
+            elif mark == train.iterations:
                 self.recorder.save(mark)
         marks = unit.window.marks([*train.eval_iterations, train.iterations])
         self.recorder.evaluate([mark for mark in marks if mark <= train.iterations])

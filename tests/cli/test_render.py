@@ -22,6 +22,7 @@ from grendel_odin.data.settings import DataSettings
 from grendel_odin.model.initialise import initialise
 from grendel_odin.model.ply import write_ply
 from grendel_odin.model.settings import ModelSettings
+from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.report.lpips import HOW_TO_INSTALL, WEIGHTS_VARIABLE
 from grendel_odin.report.pictures import read_png
 from grendel_odin.train.settings import Settings
@@ -200,3 +201,42 @@ def test_scripts_exit_with_2_and_one_message(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert len(done.stderr.strip().split("\n")) == 1
+
+
+def test_output_of_a_run_can_go_elsewhere(run: Path, tmp_path: Path) -> None:
+    before = listing(run)
+    assert render.main(["-m", str(run), "-o", str(tmp_path / "out"), "--skip_train"]) == 0
+    assert listing(run) == before
+    assert (tmp_path / "out" / "results.json").is_file()
+
+
+def test_a_model_without_primitives_is_refused(
+    run: Path, scene: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, broken = run / "empty.ply", run / "broken.ply"
+    write_ply(empty, PrimitiveTable.empty(0))
+    content = (run / "point_cloud/iteration_5/point_cloud.ply").read_bytes()
+    header, end, rows = content.partition(b"end_header\n")
+    broken.write_bytes(header + end + b"\xff" * len(rows))  # not a number, all of them
+    for ply in (empty, broken):
+        assert render.main(["--ply", str(ply), "-s", str(scene), REFERENCE]) == 2
+        error = capsys.readouterr().err
+        assert "no finite primitive" in error and "UserWarning" not in error
+
+
+def test_mistakes_are_told_the_next_step(
+    run: Path, scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*arguments: str) -> str:
+        assert render.main(arguments) == 2
+        return capsys.readouterr().err
+
+    ply = str(run / "point_cloud/iteration_5/point_cloud.ply")
+    assert "-s DATA" in told("--ply", ply)
+    assert "--iteration" in told("--ply", ply, "-s", str(scene), "--iteration", "5")
+    assert "-s DATA" in told("-m", str(run), "data.path=gone")
+    assert metrics.main(["-m", str(tmp_path / "nothing")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert render.main(["-m", str(run), "--skip_test"]) == 0
+    assert metrics.main(["-m", str(run)]) == 2
+    assert "--mode train" in capsys.readouterr().err

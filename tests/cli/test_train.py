@@ -258,3 +258,20 @@ def wait_for_training(output: Path, process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)
     raise AssertionError("training did not begin")
+
+
+FLAGS = [
+    (["-s", "scene", "-m", "run"], ["'-s'", "data.path=SCENE", "'-m'", "output=RUN"]),
+    (["--iterations", "60"], ["'--iterations'", "train.iterations=VALUE"]),
+    (["--data.path=scene"], ["'--data.path'", "data.path=scene"]),
+    (["--xyzzy"], ["'--xyzzy'", "key=value", "--help"]),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), FLAGS, ids=[words[0] for words, _ in FLAGS])
+def test_flags_are_told_their_setting(
+    words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry_point.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and all(word in error for word in expected), error
