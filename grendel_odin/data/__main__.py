@@ -28,7 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("scene", metavar="SCENE", help="folder of the data set")
     parser.add_argument("settings", metavar="key=value", nargs="*", help="settings, see below")
     parser.add_argument(
-        "--picture", metavar="FILE", type=Path, default=_PICTURE, help=f"default: {_PICTURE}"
+        "--picture",
+        metavar="FILE",
+        type=Path,
+        help=f"default: {_PICTURE}, if not in the data folder",
     )
     given = parser.parse_intermixed_args(arguments)
     overrides = [text.removeprefix("data.") for text in given.settings]
@@ -36,11 +39,15 @@ def main(arguments: Sequence[str]) -> int:
         settings = bind(DataSettings, None, [*overrides, f"path={given.scene}"])
         scene = load_scene(settings)
         print(report(scene, settings))
-        write_picture(scene, given.picture)
+        picture: Path = given.picture or _PICTURE
+        if given.picture is None and picture.resolve().is_relative_to(scene.path.resolve()):
+            print("picture  not drawn: this is the data folder; name a place with --picture FILE")
+            return 0
+        write_picture(scene, picture)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return _USER_ERROR
-    print(f"picture {given.picture.resolve()}")
+    print(f"picture {picture.resolve()}")
     return 0
 
 

@@ -18,7 +18,8 @@ from scipy.spatial.transform import Rotation
 
 from grendel_odin.data import colmap_binary, colmap_text
 from grendel_odin.data.cameras import Camera
-from grendel_odin.data.colmap_files import Found, find_model, other_models
+from grendel_odin.data.colmap_files import Found, find_model, other_models, text_beside
+from grendel_odin.data.colmap_points import points_file, points_note, read_points
 from grendel_odin.data.colmap_records import Damaged, ImageRecord, PointRecords, Records, printable
 from grendel_odin.data.lens import LensError, LensModel
 from grendel_odin.data.names import name_fault
@@ -80,7 +81,7 @@ def read_model(found: Found) -> tuple[Model | None, list[str]]:
     return Model(
         cameras=_cameras(usable, lenses),
         points=_points(records.points, [image.id for image in usable]),
-        notes=_notes(records),
+        notes=points_note(_points_file(found), found.kind) + _notes(records),
         lenses=_bent(lenses),
     ), problems
 
@@ -90,8 +91,7 @@ def _records(found: Found) -> tuple[Records | None, list[str]]:
     form = colmap_binary if found.kind == "bin" else colmap_text
     problems: list[str] = []
 
-    def attempt(read: Callable[[Path], T], part: str) -> T | None:
-        file = found.folder / f"{part}.{found.kind}"
+    def attempt(read: Callable[[Path], T], file: Path) -> T | None:
         try:
             return read(file)
         except Damaged as damage:
@@ -100,12 +100,16 @@ def _records(found: Found) -> tuple[Records | None, list[str]]:
             problems.append(f"{file} cannot be read ({error})")
         return None
 
-    cameras = attempt(form.read_cameras, "cameras")
-    images = attempt(form.read_images, "images")
-    points = attempt(form.read_points, "points3D")
+    cameras = attempt(form.read_cameras, found.file("cameras"))
+    images = attempt(form.read_images, found.file("images"))
+    points = attempt(read_points, _points_file(found))
     if cameras is None or images is None or points is None:
-        return None, problems
+        return None, problems + text_beside(found)
     return Records(cameras, images, points), []
+
+
+def _points_file(found: Found) -> Path:
+    return points_file(found.folder, found.kind) or found.file("points3D")
 
 
 def _renamed(image: ImageRecord) -> ImageRecord:
@@ -145,8 +149,8 @@ def _image_problems(folder: Path, images: list[ImageRecord]) -> list[str]:
     bad = [image.name for image in images if _bad_pose(image)]
     if bad:
         problems.append(
-            f"{folder}: the pose of {len(bad)} images is not finite or no rotation; remove them "
-            f"from the model: {_listed(bad)}"
+            f"{folder}: the pose of {len(bad)} images is not finite, no rotation or more than "
+            f"{_FAR:g} units away; remove them from the model, or scale it: {_listed(bad)}"
         )
     return problems
 

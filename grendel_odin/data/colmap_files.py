@@ -8,8 +8,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from grendel_odin.data.colmap_binary import record_count
+from grendel_odin.data.colmap_points import points_file
 
-PARTS = ("cameras", "images", "points3D")
+_KINDS = ("bin", "txt")
+_PARTS = ("cameras", "images", "points3D")
 _PLACES = ("sparse", ".", "colmap/sparse", "colmap")
 """Below a scene; a model lies in one of them or in a numbered folder there."""
 
@@ -24,9 +26,13 @@ class Found:
     images: int
     """Registered images by what the file announces."""
 
+    def file(self, part: str) -> Path:
+        """One of its files: cameras, images or points3D."""
+        return self.folder / f"{part}.{self.kind}"
+
 
 def find_models(scene: Path) -> list[Found]:
-    """All models of a scene that have their three files, best first: the one with most images."""
+    """All models of a scene that have all their files, best first: the one with most images."""
     kinds = {folder: kind for folder in _folders(scene) if (kind := _kind(folder))}
     found = [Found(folder, kind, _images(folder, kind)) for folder, kind in kinds.items()]
     return sorted(found, key=lambda model: -model.images)
@@ -41,14 +47,33 @@ def find_model(scene: Path, wanted: str = "") -> tuple[Found | None, list[str]]:
         return _wanted(scene, wanted, models)
     if models:
         return models[0], []
-    for folder in _folders(scene):
-        if lacking := _lacking(folder):
-            return None, [lacking]
+    if lacking := lacking_models(scene):
+        return None, lacking[:1]
     hint = "run COLMAP's mapper, or point data.path at the folder that holds sparse/"
-    deeper = sorted({file.parent for file in scene.glob("*/sparse/**/cameras.*")})
-    if deeper:
-        hint = f"{deeper[0]} holds one: set data.path or data.model accordingly"
-    return None, [f"no COLMAP model in {scene}: neither sparse/0 nor sparse holds one; {hint}"]
+    if deeper := _scenes_below(scene):
+        hint = f"a folder below looks like a scene: set data.path={deeper[0]}"
+    return None, [
+        f"no COLMAP model in {scene}, neither in sparse/0 nor in sparse, and no transforms.json or "
+        f"transforms_train.json; {hint}"
+    ]
+
+
+def _scenes_below(place: Path) -> list[Path]:
+    """Folders up to two levels down that hold a model or a transforms.json."""
+    files = [*place.glob("*/sparse"), *place.glob("*/*/sparse"), *place.glob("*/transforms*.json")]
+    return sorted({file.parent for file in files})
+
+
+def text_beside(found: Found) -> list[str]:
+    """A hint for a damaged binary model: the same folder may hold it as text."""
+    if found.kind != "bin" or _missing(found.folder, "txt"):
+        return []
+    return [f"{found.folder} also holds the model as text: take the .bin files out to use it"]
+
+
+def lacking_models(scene: Path) -> list[str]:
+    """What models lack that have only some of their files."""
+    return [lacking for folder in _folders(scene) if (lacking := _lacking(folder))]
 
 
 def other_models(scene: Path, chosen: Found) -> list[str]:
@@ -81,10 +106,14 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 def _kind(folder: Path) -> str:
     """bin, txt, or nothing where a model is incomplete."""
-    for kind in ("bin", "txt"):
-        if all((folder / f"{part}.{kind}").is_file() for part in PARTS):
-            return kind
-    return ""
+    return next((kind for kind in _KINDS if not _missing(folder, kind)), "")
+
+
+def _missing(folder: Path, kind: str) -> list[str]:
+    """Names of files that a model of this form lacks; points may have another."""
+    *others, points = (f"{part}.{kind}" for part in _PARTS)
+    missing = [name for name in others if not (folder / name).is_file()]
+    return missing if points_file(folder, kind) else [*missing, points]
 
 
 def _images(folder: Path, kind: str) -> int:
@@ -112,14 +141,13 @@ def _wanted(scene: Path, wanted: str, models: list[Found]) -> tuple[Found | None
 
 def _lacking(folder: Path) -> str:
     """Which files of a model are not there, where some are."""
-    missing = {
-        kind: [f"{part}.{kind}" for part in PARTS if not (folder / f"{part}.{kind}").is_file()]
-        for kind in ("bin", "txt")
-    }
-    kind = min(missing, key=lambda kind: len(missing[kind]))
-    if len(missing[kind]) == len(PARTS):
+    files = (folder / f"{part}.{kind}" for part in _PARTS for kind in _KINDS)
+    if not any(file.is_file() for file in files):
         return ""
-    return f"the COLMAP model {folder} lacks {', '.join(missing[kind])}"
+    missing = min((_missing(folder, kind) for kind in _KINDS), key=len)
+    return (
+        f"the COLMAP model {folder} lacks {', '.join(missing)}: copy all of its files, in one form"
+    )
 
 
 def _relative(scene: Path, model: Found) -> str:
@@ -131,7 +159,8 @@ def _relative(scene: Path, model: Found) -> str:
 
 def _no_folder(path: Path) -> str:
     if path.exists():
-        return f"data.path={path} is not a folder"
+        hint = f", such as {path.parent}" if path.suffix == ".json" else ""
+        return f"data.path={path} is not a folder; give the folder of the scene{hint}"
     siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     near = get_close_matches(path.name, siblings, n=1)
     hint = f"; did you mean {path.parent / near[0]}?" if near else ""

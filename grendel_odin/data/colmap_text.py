@@ -39,7 +39,8 @@ def read_cameras(file: Path) -> dict[int, LensModel]:
     def read(line: bytes) -> tuple[int, LensModel]:
         number, model, width, height, *params = line.split()
         values = tuple(float(word) for word in params)
-        return _id(number), LensModel(model.decode("ascii"), int(width), int(height), values)
+        name = model.decode("ascii").upper()
+        return _id(number), LensModel(name, int(width), int(height), values)
 
     form = "CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]"
     return unique(file, [_parsed(file, line, read, form) for line in _filled(_lines(file))])
@@ -112,6 +113,8 @@ def _lines(file: Path) -> list[_Line]:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
     return [(i, line.strip()) for i, line in enumerate(data.split(b"\n"), 1)]
 
 

@@ -27,6 +27,10 @@ _FAR_AWAY = 64.0
 _FEW = 50
 _LISTED = 5
 _PROJECTED = 5000
+_SAME_PLACE = 1e-9
+"""Share of the points' distance below which cameras have not moved."""
+_CREDIBLE = 0.5
+"""Share of observations that project into their images even of a poor model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +68,7 @@ def place(model: Model, random_points: int, seed: int) -> Placed:
             "the run hold the local frame; the offset is in the headers of PLY files and in "
             "dataparser_transforms.json"
         )
-    notes += _camera_notes(cameras, stray)
+    notes += _camera_notes(cameras, stray, points)
     if len(points):
         notes += _point_notes(cameras, points)
     else:
@@ -94,10 +98,20 @@ def moved(camera: Camera, offset: NDArray[np.float64]) -> Camera:
     return replace(camera, world_to_camera=pose)
 
 
-def _camera_notes(cameras: Sequence[Camera], stray: NDArray[np.bool_]) -> list[str]:
+def _one_place(centers: NDArray[np.float64], xyz: NDArray[np.float64]) -> bool:
+    radius = float(np.linalg.norm(centers - centers[0], axis=1).max())
+    return radius <= _SAME_PLACE * (median_distance(xyz, centers[0]) or 1.0)
+
+
+def _camera_notes(cameras: Sequence[Camera], stray: NDArray[np.bool_], points: Points) -> list[str]:
     notes = []
     if len(cameras) == 1:
         notes.append("one image only: it is trained on, and none is held out to test with")
+    elif _one_place(np.array([camera.center for camera in cameras]), points.xyz):
+        notes.append(
+            "warning: all cameras stand at one place: depth cannot be told from them, and the "
+            "scene's extent is that of its points"
+        )
     names = [camera.name for camera, far in zip(cameras, stray, strict=True) if far]
     if names:
         notes.append(
@@ -123,14 +137,36 @@ def _point_notes(cameras: Sequence[Camera], points: Points) -> list[str]:
         notes.append(f"warning: only {len(points)} points to start from; expect a poor start")
     if len(points.track_views):
         sees = np.bincount(points.track_views, minlength=len(cameras)) > 0
+        notes += _contradictions(cameras, points)
     else:
         notes.append("the points have no tracks; what a view sees is found by projection")
-        some = points.xyz[:: -(-len(points) // _PROJECTED)]
-        sees = np.array([seen(camera, some)[0].any() for camera in cameras])
-    blind = [camera.name for camera, any_seen in zip(cameras, sees, strict=True) if not any_seen]
+        sees = np.zeros(len(cameras), bool)
+    some = points.xyz[:: -(-len(points) // _PROJECTED)]
+    blind = [
+        camera.name
+        for camera, tracked in zip(cameras, sees, strict=True)
+        if not tracked and not seen(camera, some)[0].any()
+    ]
     if blind:
         notes.append(f"{len(blind)} of {len(cameras)} views see no point: {_listed(blind)}")
     return notes
+
+
+def _contradictions(cameras: Sequence[Camera], points: Points) -> list[str]:
+    """A warning if points do not project into the views that are said to see them."""
+    owners = np.repeat(np.arange(len(points)), np.diff(points.track_offsets))
+    step = -(-len(owners) // _PROJECTED)
+    owners, views = owners[::step], points.track_views[::step]
+    inside = sum(
+        int(seen(camera, points.xyz[owners[views == index]])[0].sum())
+        for index, camera in enumerate(cameras)
+    )
+    if inside >= _CREDIBLE * len(owners):
+        return []
+    return [
+        f"warning: {len(owners) - inside:,} of {len(owners):,} observations lie outside of the "
+        "images that they were made in: poses, intrinsics and points do not belong together"
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
 from grendel_odin.data.pixels import ORIENTATION, has_transparency, kind_fault
@@ -72,6 +72,8 @@ def unreadable(error: Exception) -> str:
     """The end of a sentence about a file that PIL fails to read."""
     if isinstance(error, Image.DecompressionBombError):
         return f"is not decoded, as it may be a decompression bomb ({error}): make it smaller"
+    if isinstance(error, UnidentifiedImageError):
+        return "cannot be decoded (its kind is not known): replace it by a JPEG or PNG file"
     return f"cannot be decoded ({error}): replace the file"
 
 

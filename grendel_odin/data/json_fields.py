@@ -31,9 +31,12 @@ class Fields:
         self.place = place
         self._levels = ((own, place), (top, top_place))
         self._problems = problems
+        self.faulty = False
+        """Whether a value that was asked for is wrong."""
 
     def complain(self, text: str) -> None:
         """Note a problem of the frame."""
+        self.faulty = True
         self._problems[f"{self.place} {text}"] = None
 
     def own(self, key: str) -> Any:
@@ -112,6 +115,7 @@ class Fields:
         return values[key], place
 
     def _wrong(self, place: str, key: str, value: object, needed: str) -> None:
+        self.faulty = True
         shown = ascii(value)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         self._problems[f"{place}: {key}={shown} must be {needed}"] = None

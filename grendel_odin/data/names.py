@@ -37,6 +37,8 @@ _PHOTOS = frozenset(
 )
 _LONGEST = 255
 _SHOWN = 20
+_LITTER = ("__MACOSX", "@eaDir")
+"""Folders in which archives and NAS systems keep their own thumbnails and attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ def pair_images(names: Sequence[str], folder: Path) -> Paired:
     """Finds the file of each name below `folder`; names without `name_fault`."""
     paths = [folder / name for name in names]
     found = [path.is_file() for path in paths]
-    files = _Files(folder)
+    files = LikeFiles(folder)
     paired = Paired(paths)
     loosely: list[str] = []
+    unclear: list[str] = []
     taken = {path for path, there in zip(paths, found, strict=True) if there}
     claims: dict[Path, list[str]] = defaultdict(list)
     for index, name in enumerate(names):
@@ -87,7 +90,9 @@ def pair_images(names: Sequence[str], folder: Path) -> Paired:
         else:
             paired.missing.append(index)
             if candidates:
-                paired.problems.append(_ambiguous(name, folder, candidates))
+                alike = _listed([_below(path, folder) for path in candidates])
+                unclear.append(f"{printable(name)} ({alike})")
+    paired.problems.extend(_ambiguous(folder, unclear))
     paired.problems.extend(_claimed(folder, claims))
     if loosely:
         paired.notes.append(
@@ -98,7 +103,7 @@ def pair_images(names: Sequence[str], folder: Path) -> Paired:
     return paired
 
 
-class _Files:
+class LikeFiles:
     """Photographs below a folder, by ever looser forms of their names."""
 
     def __init__(self, folder: Path) -> None:
@@ -142,20 +147,30 @@ def _bare(name: str) -> str:
 
 
 def _photos(folder: Path) -> Iterator[tuple[str, Path]]:
-    for place, inner, files in os.walk(folder):
-        inner.sort()
+    """Links to folders are followed, each folder once; hidden files and litter passed over."""
+    visited = set()
+    for place, inner, files in os.walk(folder, followlinks=True):
+        visited.add(os.path.realpath(place))
+        inner[:] = sorted(
+            name
+            for name in inner
+            if not name.startswith(".")
+            and name not in _LITTER
+            and os.path.realpath(os.path.join(place, name)) not in visited
+        )
         for file in sorted(files):
-            if os.path.splitext(file)[1].lower() in _PHOTOS:
+            if os.path.splitext(file)[1].lower() in _PHOTOS and not file.startswith("."):
                 path = Path(place) / file
                 yield decode_name(os.fsencode(path.relative_to(folder).as_posix())), path
 
 
-def _ambiguous(name: str, folder: Path, candidates: Sequence[Path]) -> str:
-    shown = _listed([_below(path, folder) for path in candidates])
-    return (
-        f"the image {printable(name)} has no file of that name in {folder}, and several that are "
-        f"like it: {shown}; rename the right one"
-    )
+def _ambiguous(folder: Path, unclear: Sequence[str]) -> list[str]:
+    if not unclear:
+        return []
+    return [
+        f"{len(unclear)} images have no file of their name in {folder}, and several that are like "
+        f"it: {_listed(unclear)}; rename the right ones"
+    ]
 
 
 def _claimed(folder: Path, claims: dict[Path, list[str]]) -> list[str]:

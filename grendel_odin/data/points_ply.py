@@ -46,7 +46,8 @@ def read_points_ply(path: Path) -> tuple[Points, list[str]]:
             layout = _layout(file, path)
             rows = _text_rows(file, layout, path) if layout.form == "ascii" else _rows(file, layout)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: the points cannot be read ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: the points cannot be read ({reason})") from error
     if len(rows) < layout.rows:
         raise UserError(
             f"{path} is cut short: its header promises {layout.rows} points, {len(rows)} are "
@@ -126,7 +127,7 @@ def _points(rows: NDArray[np.void], path: Path) -> tuple[Points, list[str]]:
     xyz = np.stack([rows[axis].astype(np.float64) for axis in "xyz"], axis=1)
     rgb = _colors(rows)
     if rgb is None:
-        notes.append(f"{path.name} has no colours: its points start in grey")
+        notes += [f"{path.name} has no colours: its points start in grey"] * (len(xyz) > 0)
         rgb = np.full(xyz.shape, _GREY, np.uint8)
     finite = np.isfinite(xyz).all(axis=1)
     if not finite.all():

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from os.path import expanduser  # leaves what it does not know as it is
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grendel_odin.config import UserError
-from grendel_odin.data.colmap_files import find_models
+from grendel_odin.data.colmap_files import find_models, lacking_models
 from grendel_odin.data.colmap_scene import read_colmap_scene
 from grendel_odin.data.extent import scene_extent, split
 from grendel_odin.data.frame import place
 from grendel_odin.data.masks import find_masks
 from grendel_odin.data.settings import DataSettings
-from grendel_odin.data.sizes import Fitted, fit_views
+from grendel_odin.data.sizes import Fitted, fit_views, reduction_note
 from grendel_odin.data.transforms import has_transforms, read_transforms_scene
 from grendel_odin.data.views import Model, Points, View
 
@@ -53,7 +54,16 @@ def load_scene(settings: DataSettings, seed: int = 0) -> Scene:
     """
     if not settings.path:
         raise UserError("data.path is not set: give the folder of a scene, data.path=FOLDER")
-    path = Path(settings.path).expanduser()
+    try:
+        return _load(Path(expanduser(settings.path)), settings, seed)
+    except OSError as error:  # a folder without permission, a file system that is gone
+        raise UserError(
+            f"{error.filename or settings.path} cannot be read ({error.strerror or error}): check "
+            "that it is there and that you may read it and the folders above"
+        ) from error
+
+
+def _load(path: Path, settings: DataSettings, seed: int) -> Scene:
     model, problems = _read(path, settings)
     if model is None:
         raise UserError("\n".join(problems))
@@ -80,9 +90,16 @@ def load_scene(settings: DataSettings, seed: int = 0) -> Scene:
 
 def _read(path: Path, settings: DataSettings) -> tuple[Model | None, list[str]]:
     """The reader is chosen by what the folder holds; a COLMAP model comes first."""
-    if not settings.model and has_transforms(path) and not find_models(path):
-        return read_transforms_scene(path, settings.downscale)
-    return read_colmap_scene(path, settings)
+    transforms = has_transforms(path)
+    if settings.model or not transforms or find_models(path):
+        model, problems = read_colmap_scene(path, settings)
+        unread = ["transforms.json is not read: the COLMAP model beside it is"] * transforms
+    else:
+        model, problems = read_transforms_scene(path, settings.downscale)
+        unread = [f"{lack}; the transforms file is read" for lack in lacking_models(path)]
+    if model is not None:
+        model.notes.extend(unread)
+    return model, problems
 
 
 def _views(model: Model, folder: Path, downscale: int) -> Fitted:
@@ -93,6 +110,8 @@ def _views(model: Model, folder: Path, downscale: int) -> Fitted:
         return fit_views(model.cameras, paths, downscale, model.lenses)
     factor = 1 if sources.reduced else downscale
     fitted = fit_views(model.cameras, sources.images, factor, model.lenses)
+    if sources.reduced:
+        fitted.notes.extend(reduction_note(model.cameras, fitted.views, downscale))
     pairs = zip(fitted.views, sources.masks, strict=True)
     return replace(fitted, views=[replace(view, mask_path=mask) for view, mask in pairs])
 

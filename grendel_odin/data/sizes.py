@@ -13,6 +13,8 @@ from grendel_odin.data.views import Lens, View
 
 _FAULTS_SHOWN = 20
 _NAMES_SHOWN = 5
+_ALIKE = (0.7, 1.4)
+"""A ratio that is within rounding of another, even where images are tiny."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def fit_views(
         if header.fault and not header.missing:
             faults.append(f"{header.path} {header.fault}")
         elif not same_shape((camera.width, camera.height), size):
-            faults.append(_shape_fault(camera, header.path, size))
+            faults.append(_shape_fault(camera, header, size))
         elif size != (camera.width, camera.height):
             resized.append(camera.name)
         lens = lenses.get(index) if lenses and not header.fault else None
@@ -67,11 +69,19 @@ def _view(
     return View(stored.resized(width, height), path, index, size, warp=warp)
 
 
-def _shape_fault(camera: Camera, path: Path, size: tuple[int, int]) -> str:
+def _shape_fault(camera: Camera, header: Header, size: tuple[int, int]) -> str:
+    remedy = (
+        "give the images that the model was made from, or the same resized as a whole, neither "
+        "cropped nor turned"
+    )
+    if header.turned and same_shape((camera.width, camera.height), size[::-1]):
+        remedy = (
+            "the model was made from images turned as their EXIF orientation says; turn the "
+            "pixels of the files likewise (mogrify -auto-orient)"
+        )
     return (
-        f"{path} is {size[0]}x{size[1]}, which is not the shape of the camera of {camera.name}, "
-        f"{camera.width}x{camera.height}: give the images that the model was made from, or the "
-        "same resized as a whole, neither cropped nor turned"
+        f"{header.path} is {size[0]}x{size[1]}, which is not the shape of the camera of "
+        f"{camera.name}, {camera.width}x{camera.height}: {remedy}"
     )
 
 
@@ -83,6 +93,21 @@ def _missing(names: Sequence[str], headers: Sequence[Header]) -> list[str]:
         f"{len(missing)} of {len(headers)} image files are missing (the first was sought as "
         f"{headers[missing[0]].path}): {listed([names[i] for i in missing])}; data.images names "
         "the folder, data.skip_missing=true trains without them"
+    ]
+
+
+def reduction_note(cameras: Sequence[Camera], views: Sequence[View], factor: int) -> list[str]:
+    """A warning if images that were reduced beforehand are of quite another size than asked for.
+
+    `cameras`: as the model has them, in the order of their views.
+    """
+    ratios = [camera.width / view.file_size[0] for camera, view in zip(cameras, views, strict=True)]
+    odd = [ratio for ratio in ratios if not _ALIKE[0] < ratio / factor < _ALIKE[1]]
+    if not odd:
+        return []
+    return [
+        f"warning: {len(odd)} of {len(views)} reduced images are {odd[0]:.3g} times smaller than "
+        f"in the model, not data.downscale={factor}; they are trained on as they are"
     ]
 
 

@@ -48,7 +48,7 @@ def tidy_points(points: Points, centers: NDArray[np.float64]) -> tuple[Points, l
     notes = []
     usable = np.isfinite(points.xyz).all(axis=1) & (np.abs(points.xyz).max(axis=1) <= _FARTHEST)
     if broken := int((~usable).sum()):
-        notes.append(f"dropped {broken:,} of {len(points):,} points: not finite")
+        notes.append(f"dropped {broken:,} of {len(points):,} points: not finite, or too far")
         points = select(points, usable)
     middle = np.median(centers, axis=0)
     size = max(median_distance(centers, middle), median_distance(points.xyz, middle))

@@ -43,6 +43,8 @@ def read_transforms_scene(scene: Path, downscale: int) -> tuple[Model | None, li
     Also returns all problems. Frames whose image or mask is missing are left out, with a note.
     """
     found = _pair(scene) if (scene / _TRAIN).is_file() else _single(scene)
+    if found.problems and all(entry.is_test for entry in found.entries):  # the rest would mislead
+        return None, _cut(found.problems)
     taken = take_shots(scene, found.entries, downscale)
     problems = found.problems + taken.problems
     points, notes = _no_points(), found.notes + taken.notes
@@ -53,9 +55,13 @@ def read_transforms_scene(scene: Path, downscale: int) -> tuple[Model | None, li
         except UserError as error:
             problems.append(f"{error}, or take the file out to start from random points")
     if problems:
-        cut = [f"and {len(problems) - _FAULTS_SHOWN} more such problems"]
-        return None, problems[:_FAULTS_SHOWN] + (cut if len(problems) > _FAULTS_SHOWN else [])
+        return None, _cut(problems)
     return _model(taken.shots, taken.reduced, points, notes), []
+
+
+def _cut(problems: list[str]) -> list[str]:
+    rest = len(problems) - _FAULTS_SHOWN
+    return problems[:_FAULTS_SHOWN] + ([f"and {rest} more such problems"] if rest > 0 else [])
 
 
 def _pair(scene: Path) -> _Found:

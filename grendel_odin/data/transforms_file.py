@@ -72,8 +72,8 @@ def read_transforms(path: Path) -> tuple[TransformsFile | None, list[str]]:
     if problem:
         return None, [problem]
     entries = top.get("frames")
-    if not isinstance(entries, list) or not entries:
-        return None, [f"{path}: 'frames' must be a list of at least one frame; export it anew"]
+    if not isinstance(entries, list):
+        return None, [f"{path}: 'frames' must be a list of frames; export it anew"]
     problems: dict[str, None] = {}
     frames = [
         _frame(Fields(entry, top, f"frame {index} of {path}", str(path), problems))
@@ -121,7 +121,7 @@ def _frame(fields: Fields) -> Frame | None:
     key = next((key for key in _POSES if fields.own(key) is not None), _POSES[0])
     pose = fields.pose(key)
     intrinsics = _intrinsics(fields)
-    if file is None or pose is None:
+    if fields.faulty or file is None or pose is None:
         return None
     return Frame(
         place=fields.place,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grendel_odin.data.names import LikeFiles
 from grendel_odin.data.transforms_file import Frame
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG", ".webp", ".tif", ".tiff", ".bmp")
@@ -57,6 +59,30 @@ def find_files(scene: Path, entry: Entry, downscale: int) -> EntryFiles:
         if reduced and not full:
             name += reduced.removeprefix(smaller)
     return EntryFiles(entry, full or name, full, reduced, mask)
+
+
+def find_near(
+    scene: Path, found: Sequence[EntryFiles], downscale: int
+) -> tuple[list[EntryFiles], list[str]]:
+    """Images without a file of their name, paired as those of COLMAP are: if one only is alike.
+
+    Also returns what was paired, in words.
+    """
+    if all(files.full or files.reduced for files in found):
+        return list(found), []
+    photos, taken = LikeFiles(scene), {files.full for files in found}
+    result, paired = [], []
+    for files in found:
+        if not (files.full or files.reduced):
+            alike = [path.relative_to(scene).as_posix() for path in photos.like(files.name)]
+            free = [name for name in alike if name not in taken]
+            if len(free) == 1:
+                paired.append(f"{files.name} is {free[0]}")
+                smaller = find_image(scene, reduced_name(free[0], downscale))
+                reduced = smaller if downscale > 1 and smaller != free[0] else None
+                files = replace(files, name=free[0], full=free[0], reduced=reduced)
+        result.append(files)
+    return result, paired
 
 
 def name_inside(scene: Path, file: str, key: str) -> str:

@@ -13,7 +13,13 @@ from grendel_odin.data.headers import listed, stored_size
 from grendel_odin.data.lens import LensError, LensModel
 from grendel_odin.data.transforms_camera import FrameError, lens_model, world_to_camera
 from grendel_odin.data.transforms_file import Intrinsics
-from grendel_odin.data.transforms_paths import Entry, EntryFiles, OutsideError, find_files
+from grendel_odin.data.transforms_paths import (
+    Entry,
+    EntryFiles,
+    OutsideError,
+    find_files,
+    find_near,
+)
 from grendel_odin.data.undistort import straighten
 
 _NAMES_SHOWN = 10
@@ -54,6 +60,7 @@ def take_shots(scene: Path, entries: Sequence[Entry], downscale: int) -> Taken:
             found.append(find_files(scene, entry, downscale))
         except OutsideError as error:
             problems[f"{entry.frame.place} {error}"] = None
+    found, alike = find_near(scene, found, downscale)
     reduced = any(files.reduced for files in found) and all(
         files.reduced for files in found if files.full
     )
@@ -69,8 +76,9 @@ def take_shots(scene: Path, entries: Sequence[Entry], downscale: int) -> Taken:
         except (FrameError, LensError) as error:
             problems[f"{files.entry.frame.place} {error}"] = None
     shots, repeated = _unrepeated(shots, problems)
-    notes = [*_missing_note(missing, len(entries)), *repeated, *_notes(entries, shots)]
-    if not problems and not any(not shot.is_test for shot in shots):
+    notes = [*_near_note(alike, len(entries)), *_missing_note(missing, len(entries)), *repeated]
+    notes += _notes(entries, shots)
+    if not problems and all(shot.is_test for shot in shots):
         problems[_none_left(scene, entries, missing)] = None
     return Taken(shots, reduced, list(problems), notes)
 
@@ -138,6 +146,16 @@ def _missing_note(missing: Sequence[str], total: int) -> list[str]:
     ]
 
 
+def _near_note(alike: Sequence[str], total: int) -> list[str]:
+    if not alike:
+        return []
+    names = listed([_printable(name) for name in alike], _NAMES_SHOWN)
+    return [
+        f"{len(alike)} of {total} images are paired with files whose names differ in case, "
+        f"extension or form: {names}"
+    ]
+
+
 def _notes(entries: Sequence[Entry], shots: Sequence[Shot]) -> list[str]:
     notes = []
     masks = sum(shot.mask is not None for shot in shots)
@@ -171,6 +189,8 @@ def _none_left(scene: Path, entries: Sequence[Entry], missing: Sequence[str]) ->
             f"frames are missing, the first is {_printable(missing[0])}; file_path counts from "
             f"{scene}"
         )
+    if not entries:
+        return f"{scene} has no frame to train on: 'frames' is empty; export it anew"
     return f"{scene} has no frame to train on: all of its frames test, or are in no list of files"
 
 
