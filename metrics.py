@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grendel_odin.config import UserError
+from grendel_odin.config import exit_code
 from grendel_odin.report.lpips import HOW_TO_INSTALL, find_lpips
 from grendel_odin.train.results import Scores, Split, methods_on_disk, pairs_on_disk, writing
 from grendel_odin.train.settings import TrainSettings
@@ -33,14 +33,7 @@ def score(arguments: Sequence[str] | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        score(arguments)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(lambda: score(arguments))
 
 
 if __name__ == "__main__":

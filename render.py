@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, exit_code
 from grendel_odin.train.paths import PathKind
 from grendel_odin.train.render_run import Renders
 from grendel_odin.train.results import Split
@@ -51,14 +51,7 @@ def render(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        render(parse(arguments))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(lambda: render(parse(arguments)))
 
 
 if __name__ == "__main__":

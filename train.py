@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from grendel_odin.config import UserError, bind, explain, unknown_flags
-from grendel_odin.parallel.world import find_place, join_world, leave_world
+from grendel_odin.config import UserError, bind, exit_code, explain, unknown_flags
+from grendel_odin.parallel.world import find_place, join_world
 from grendel_odin.train.settings import Settings
 
-USER_ERROR, INTERRUPTED = 2, 130
 HABITS = {
     **{"-s": "data.path=SCENE", "--source_path": "data.path=SCENE"},
     **{"-m": "output=RUN", "--model_path": "output=RUN", "-o": "output=RUN"},
@@ -44,25 +43,20 @@ def parse(arguments: Sequence[str]) -> Settings:
 def main(arguments: Sequence[str]) -> int:
     """Parse, join the other ranks, build, train, close; returns the exit code."""
     place = find_place(os.environ)
-    rank = place.rank if place else 0
-    world = None
-    try:
-        settings = parse(arguments)
-        world = join_world(settings.parallel.timeout_s)
+    return exit_code(
+        lambda: train(parse(arguments)),
+        speaks=place is None or place.rank == 0,
+        interrupted="interrupted before training began",
+    )
+
+
+def train(settings: Settings) -> int:
+    """One rank of a run, from its joining the others to its leaving them."""
+    with closing(join_world(settings.parallel.timeout_s)) as world:
         from grendel_odin.train.build import build
 
         with closing(build(settings, world)) as trainer:
             return trainer.run().exit_code
-    except UserError as error:
-        if rank == 0:
-            print(f"error: {error}", file=sys.stderr)
-        return USER_ERROR
-    except KeyboardInterrupt:
-        print("interrupted before training began", file=sys.stderr)
-        return INTERRUPTED
-    finally:
-        if world is not None:
-            leave_world(world)
 
 
 if __name__ == "__main__":

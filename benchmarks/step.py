@@ -30,7 +30,7 @@ from grendel_odin.model.initialise import initialise
 from grendel_odin.optim.adam import Adam
 from grendel_odin.pipelines.state import Statistics, TrainingState
 from grendel_odin.render.cpu import CpuRenderer
-from grendel_odin.render.protocol import TILE, Rect
+from grendel_odin.render.protocol import Rect, tile_rows
 from grendel_odin.train.build import build
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.trainer import Trainer
@@ -143,7 +143,7 @@ def kernels(trainer: Trainer) -> dict[str, float]:
         "fold": lambda: _kernels.fold(state, splats.values, folded, threads),
     }
     figures = {f"{name}_ms": measure(call, 0.5)[0] for name, call in calls.items()}
-    costs = torch.empty(-(-camera.height // TILE), dtype=torch.int64)
+    costs = torch.empty(tile_rows(camera.height), dtype=torch.int64)
     _kernels.tile_row_costs(state, costs)
     rows = int(costs.sum())
     figures |= {"splats": len(splats), "pairs": state.pairs, "rows": rows}

@@ -7,13 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grendel_odin.config import UserError, bind, explain
+from grendel_odin.config import bind, exit_code, explain
 from grendel_odin.data.doctor import report
 from grendel_odin.data.picture import write_picture
 from grendel_odin.data.scene import load_scene
 from grendel_odin.data.settings import DataSettings
 
-_USER_ERROR = 2
 _PICTURE = Path("scene_check.png")
 
 
@@ -34,21 +33,21 @@ def main(arguments: Sequence[str]) -> int:
         help=f"default: {_PICTURE}, if not in the data folder",
     )
     given = parser.parse_intermixed_args(arguments)
-    overrides = [text.removeprefix("data.") for text in given.settings]
-    try:
-        settings = bind(DataSettings, None, [*overrides, f"path={given.scene}"])
-        scene = load_scene(settings)
-        print(report(scene, settings))
-        picture: Path = given.picture or _PICTURE
-        if given.picture is None and picture.resolve().is_relative_to(scene.path.resolve()):
-            print("picture  not drawn: this is the data folder; name a place with --picture FILE")
-            return 0
-        write_picture(scene, picture)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return _USER_ERROR
+    return exit_code(lambda: check(given.scene, given.settings, given.picture))
+
+
+def check(folder: str, words: Sequence[str], wanted: Path | None) -> None:
+    """The report of a data set, and its picture at the place wanted or at the usual one."""
+    overrides = [text.removeprefix("data.") for text in words]
+    settings = bind(DataSettings, None, [*overrides, f"path={folder}"])
+    scene = load_scene(settings)
+    print(report(scene, settings))
+    picture = wanted or _PICTURE
+    if wanted is None and picture.resolve().is_relative_to(scene.path.resolve()):
+        print("picture  not drawn: this is the data folder; name a place with --picture FILE")
+        return
+    write_picture(scene, picture)
     print(f"picture {picture.resolve()}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.data.colmap_files import Found, find_model, other_models, text_beside
 from grendel_odin.data.colmap_points import points_file, points_note, read_points
 from grendel_odin.data.colmap_records import Damaged, ImageRecord, PointRecords, Records, printable
+from grendel_odin.data.headers import listed
 from grendel_odin.data.lens import LensError, LensModel
 from grendel_odin.data.names import name_fault
 from grendel_odin.data.undistort import ColmapLens, straighten
@@ -156,8 +157,7 @@ def _image_problems(folder: Path, images: list[ImageRecord]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(printable(name) for name in names[:_NAMES_SHOWN]) + rest
+    return listed([printable(name) for name in names], _NAMES_SHOWN)
 
 
 def _bad_pose(image: ImageRecord) -> bool:

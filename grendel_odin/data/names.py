@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from grendel_odin.data.colmap_records import decode_name, printable
+from grendel_odin.data.headers import listed
 
 _PHOTOS = frozenset(
     [
@@ -90,14 +91,14 @@ def pair_images(names: Sequence[str], folder: Path) -> Paired:
         else:
             paired.missing.append(index)
             if candidates:
-                alike = _listed([_below(path, folder) for path in candidates])
+                alike = listed([_below(path, folder) for path in candidates], _SHOWN)
                 unclear.append(f"{printable(name)} ({alike})")
     paired.problems.extend(_ambiguous(folder, unclear))
     paired.problems.extend(_claimed(folder, claims))
     if loosely:
         paired.notes.append(
             f"{len(loosely)} of {len(names)} images are paired with files whose names differ in "
-            f"case, extension or form: {_listed(loosely)}"
+            f"case, extension or form: {listed(loosely, _SHOWN)}"
         )
     paired.notes.extend(_unused(folder, files.photos, paths, len(names) - len(paired.missing)))
     return paired
@@ -169,7 +170,7 @@ def _ambiguous(folder: Path, unclear: Sequence[str]) -> list[str]:
         return []
     return [
         f"{len(unclear)} images have no file of their name in {folder}, and several that are like "
-        f"it: {_listed(unclear)}; rename the right ones"
+        f"it: {listed(unclear, _SHOWN)}; rename the right ones"
     ]
 
 
@@ -177,7 +178,7 @@ def _claimed(folder: Path, claims: dict[Path, list[str]]) -> list[str]:
     """Two names for one file: which of them it is cannot be told."""
     return [
         f"{_below(path, folder)} is the only file in {folder} for each of the images "
-        f"{_listed([printable(name) for name in names])}; rename files as the model has them"
+        f"{listed([printable(name) for name in names], _SHOWN)}; rename files as the model has them"
         for path, names in claims.items()
         if len(names) > 1
     ]
@@ -193,14 +194,9 @@ def _unused(
         return []
     return [
         f"{registered} of {registered + len(extra)} photos in {folder} are registered in the "
-        f"model; not used: {_listed(extra)}"
+        f"model; not used: {listed(extra, _SHOWN)}"
     ]
 
 
 def _below(path: Path, folder: Path) -> str:
     return printable(decode_name(os.fsencode(path.relative_to(folder).as_posix())))
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + rest

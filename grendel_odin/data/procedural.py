@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from grendel_odin.config import UserError, bind, dump, explain, setting
+from grendel_odin.config import UserError, bind, dump, exit_code, explain, setting
 from grendel_odin.data.cameras import Camera
 from grendel_odin.data.procedural_colmap import write_model
 from grendel_odin.data.procedural_survey import mean_colors, ring_cameras, survey
@@ -114,14 +114,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("out", metavar="OUT", type=Path, help="new or empty folder")
     parser.add_argument("settings", metavar="key=value", nargs="*", help="settings, see below")
     given = parser.parse_args(arguments)
-    try:
+
+    def write() -> None:
         settings = bind(ProceduralSettings, None, given.settings)
         write_procedural_scene(given.out, settings)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{given.out}: {settings.views} views of {settings.width}x{settings.height}")
-    return 0
+        print(f"{given.out}: {settings.views} views of {settings.width}x{settings.height}")
+
+    return exit_code(write)
 
 
 if __name__ == "__main__":

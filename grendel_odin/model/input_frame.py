@@ -9,14 +9,13 @@ does not read such a file.)
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, exit_code, replacing
 from grendel_odin.model.ply import OFFSET, header_offset, vertex_chunks
 from grendel_odin.model.ply_header import read_header
 
@@ -29,7 +28,6 @@ def write_in_input_frame(source: Path, target: Path) -> None:
 
     Raises UserError if the file is no binary PLY with positions, or a file cannot be used.
     """
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with open(source, "rb") as file:
             header = read_header(file, source)
@@ -43,17 +41,13 @@ def write_in_input_frame(source: Path, target: Path) -> None:
         lines = ["ply", "format binary_little_endian 1.0", *(f"comment {text}" for text in kept)]
         lines.append(f"element vertex {header.rows}")
         lines += [f"property {_NAMES[kind]} {name}" for name, kind in kinds.items()]
-        try:
-            with open(temporary, "wb") as out:
-                out.write("\n".join([*lines, "end_header", ""]).encode("ascii", "replace"))
-                for _, chunk in vertex_chunks(header, source):
-                    moved = chunk.astype(row)
-                    for name, value in offset.items():
-                        moved[name] += value
-                    out.write(moved.tobytes())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(target) as out:
+            out.write("\n".join([*lines, "end_header", ""]).encode("ascii", "replace"))
+            for _, chunk in vertex_chunks(header, source):
+                moved = chunk.astype(row)
+                for name, value in offset.items():
+                    moved[name] += value
+                out.write(moved.tobytes())
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror or error}.") from error
 
@@ -66,12 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("model", type=Path, metavar="MODEL.ply")
     parser.add_argument("out", type=Path, metavar="OUT.ply")
     given = parser.parse_args(arguments)
-    try:
-        write_in_input_frame(given.model, given.out)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: write_in_input_frame(given.model, given.out))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ a local frame, and `comment offset X Y Z` in the header says what to add to reac
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, replacing
 from grendel_odin.model.ply_header import PlyHeader, read_header
 from grendel_odin.model.table import GAUSSIAN, MAX_SH_DEGREE, PrimitiveTable
 
 _CHUNK = 1 << 12
 OFFSET = "offset"
+ANTIALIASED_COMMENT = "rasterize_mode antialiased"
 
 
 def _property_columns(sh_degree: int) -> dict[str, int]:
@@ -70,18 +70,13 @@ def write_rows(
 
     The file appears complete or not at all. Raises UserError if it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "wb") as file:
-                file.write(_header(total, comments))
-                for values, rows in parts:
-                    for chunk in _ply_rows(values.numpy(), rows):
-                        file.write(chunk.data)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(_header(total, comments))
+            for values, rows in parts:
+                for chunk in _ply_rows(values.numpy(), rows):
+                    file.write(chunk.data)
     except OSError as error:
         raise UserError(
             f"{path}: cannot write the PLY of {total} primitives ({error.strerror or error}). "

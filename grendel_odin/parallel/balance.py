@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 
 from grendel_odin.data.views import View
-from grendel_odin.render.protocol import TILE
+from grendel_odin.render.protocol import TILE, tile_rows
 
 PIXEL_COST = 0.7
 """Cost of the loss for one pixel, in evaluations of a row of 16 pixels by the blend kernels."""
-
-
-def tile_rows(view: View) -> int:
-    """Number of tile rows of a view."""
-    return -(-view.camera.height // TILE)
 
 
 class CountedCosts:
@@ -30,7 +25,9 @@ class CountedCosts:
 
     def of(self, view: View) -> Tensor:
         """[T] int64."""
-        pixels = torch.full((tile_rows(view),), int(PIXEL_COST * TILE * view.camera.width))
+        pixels = torch.full(
+            (tile_rows(view.camera.height),), int(PIXEL_COST * TILE * view.camera.width)
+        )
         blending = self._known.get(view.index)
         return pixels if blending is None else pixels + blending
 

@@ -25,6 +25,7 @@ from grendel_odin.render.protocol import (
     Renderer,
     Splats,
     SplatSums,
+    tile_rows,
 )
 
 PAYLOAD_WIDTH = SPLAT_WIDTH + 1
@@ -45,13 +46,12 @@ class Share:
     @property
     def rows(self) -> range:
         """Pixel rows of the strip."""
-        return range(TILE * self.strip.first, min(TILE * self.strip.last, self.camera.height))
+        return _rows(self.strip, self.camera)
 
     @property
     def rows_with_halo(self) -> range:
         """Pixel rows that its loss reads."""
-        rows, height = self.rows, self.camera.height
-        return range(max(0, rows.start - HALO), min(height, rows.stop + HALO))
+        return _rows(self.strip, self.camera, HALO)
 
     def rect(self, rows: range) -> Rect:
         """Some rows of the view, in full width."""
@@ -79,7 +79,7 @@ class Hybrid:
     def plan_whole_views(self, cameras: Sequence[Camera]) -> None:
         """One view for each rank, as an evaluation wants it."""
         self._strips = [
-            Strip(number, 0, -(-camera.height // TILE), number)
+            Strip(number, 0, tile_rows(camera.height), number)
             for number, camera in enumerate(cameras)
         ]
 
@@ -94,7 +94,7 @@ class Hybrid:
             ]
         ranges = [self.renderer.row_ranges(view) for view in splats]
         self._sent = [
-            _touching(ranges[strip.view], _reach(strip, cameras[strip.view]))
+            _touching(ranges[strip.view], _rows(strip, cameras[strip.view], HALO))
             for strip in self._strips
         ]
         counts = self.world.gather_integers(torch.tensor([len(sent) for sent in self._sent]))
@@ -114,7 +114,9 @@ class Hybrid:
 
     def tops(self, share: Share) -> Tensor:
         """[M] bool: splats whose first tile row lies in the share, see Renderer.strip_sums."""
-        return self.renderer.row_ranges(share.splats)[:, 0].clamp_min(0) >= share.rows.start
+        if share.strip.first == 0:
+            return torch.ones(len(share.splats), dtype=torch.bool)
+        return self.renderer.row_ranges(share.splats)[:, 0] >= share.rows.start
 
     def take_back(self, shares: Sequence[Share], sums: Sequence[SplatSums]) -> list[Tensor]:
         """Sums of own strips to the owners of their splats; gives gradients [M, 10] by view."""
@@ -196,10 +198,10 @@ class Hybrid:
         return incoming
 
 
-def _reach(strip: Strip, camera: Camera) -> range:
-    """Pixel rows of a strip and its halo."""
+def _rows(strip: Strip, camera: Camera, halo: int = 0) -> range:
+    """Pixel rows of a strip, and so many more on either side as far as the view goes."""
     bottom = min(TILE * strip.last, camera.height)
-    return range(max(0, TILE * strip.first - HALO), min(camera.height, bottom + HALO))
+    return range(max(0, TILE * strip.first - halo), min(camera.height, bottom + halo))
 
 
 def _touching(ranges: Tensor, rows: range) -> Tensor:

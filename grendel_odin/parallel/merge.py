@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from grendel_odin.config import UserError
 from grendel_odin.model.ply import finite_rows_by_id, write_rows
 from grendel_odin.model.state_hash import state_sum, sum_sha256
 from grendel_odin.model.table import ROW_WIDTH, PrimitiveTable
@@ -29,16 +28,16 @@ def save_ply(world: World, path: Path, table: PrimitiveTable, comments: Sequence
     rows = finite_rows_by_id(table)
     present, finite = world.sum_counts(len(table), len(rows))
     parts = _by_id(world, table, rows)
-    problem = ""
-    if world.is_main:
+
+    def take_part() -> None:
         try:
-            write_rows(path, finite, parts, comments)
-        except UserError as error:
-            problem = str(error)
-    for _ in parts:  # what is left of them: every rank takes part to the end
-        pass
-    if problem := world.first_text(problem):
-        raise UserError(problem)
+            if world.is_main:
+                write_rows(path, finite, parts, comments)
+        finally:
+            for _ in parts:  # what is left of them: every rank exchanges to the end
+                pass
+
+    world.together(take_part)
     return present - finite
 
 

@@ -38,9 +38,11 @@ def cut(costs: Sequence[NDArray[np.int64]], ranks: int) -> list[Strip]:
     """
     rows = np.concatenate([np.maximum(cost, 1) for cost in costs]).astype(np.float64)
     borders = np.cumsum([0, *(len(cost) for cost in costs)])
+    if ranks == 1:
+        return _strips([(0, len(rows))], borders)
     low, high = float(rows.max()), float(rows.sum())
     shares = _shares(rows, borders, high)
-    for _ in range(60 if ranks > 1 else 0):
+    for _ in range(60):
         middle = 0.5 * (low + high)
         attempt = _shares(rows, borders, middle)
         if len(attempt) <= ranks:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from grendel_odin.config import UserError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,21 @@ class World:
             dist.all_gather_object(texts, text)
         return next((each for each in texts if each), "")
 
+    def together(self, run: Callable[[], T]) -> T:
+        """What `run` returns; a UserError of one rank is raised on all, so that none waits."""
+        problem, made = "", None
+        try:
+            made = run()
+        except UserError as error:
+            problem = str(error)
+        if found := self.first_text(problem):
+            raise UserError(found)
+        return cast(T, made)
+
+    def on_main(self, run: Callable[[], object]) -> None:
+        """Runs on the main rank, while the others wait; as `together`."""
+        self.together(run if self.is_main else lambda: None)
+
     @property
     def is_main(self) -> bool:
         """Whether this rank speaks and writes for all."""
@@ -95,6 +113,11 @@ class World:
                 if work is not None:
                     work.wait()
 
+    def close(self) -> None:
+        """Leave the process group."""
+        if self.size > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
     @contextmanager
     def naming(self, operation: str) -> Iterator[None]:
         """Errors inside name this rank and the operation."""
@@ -107,6 +130,10 @@ class World:
             ) from error
 
 
+ALONE = World()
+"""A process on its own."""
+
+
 def join_world(timeout_s: float, environment: Mapping[str, str] = os.environ) -> World:
     """The world that the launcher describes, its process group ready (gloo).
 
@@ -114,7 +141,7 @@ def join_world(timeout_s: float, environment: Mapping[str, str] = os.environ) ->
     """
     place = find_place(environment)
     if place is None or place.size == 1:
-        return World()
+        return ALONE
     try:
         dist.init_process_group(
             "gloo",
@@ -131,12 +158,6 @@ def join_world(timeout_s: float, environment: Mapping[str, str] = os.environ) ->
             "that GLOO_SOCKET_IFNAME, if set, names one network interface"
         ) from error
     return World(place.rank, place.size, place.local_rank, place.local_size)
-
-
-def leave_world(world: World) -> None:
-    """Close the process group."""
-    if world.size > 1 and dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:

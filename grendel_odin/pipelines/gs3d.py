@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from grendel_odin.parallel.world import World
+from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.pipelines.densify import (
     Densification,
     DensifySettings,
@@ -29,7 +29,7 @@ class GaussianSplatting:
     white_background: bool
     seed: int
     threads: int
-    world: World = field(default_factory=World)
+    world: World = ALONE
 
     def _scaled(self, iteration: int) -> int:
         return scaled(iteration, self.schedule_scale)

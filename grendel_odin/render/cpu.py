@@ -13,7 +13,6 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable, active_blocks
 from grendel_odin.render.protocol import (
     SPLAT_WIDTH,
-    TILE,
     Box,
     Constants,
     Rect,
@@ -21,6 +20,7 @@ from grendel_odin.render.protocol import (
     RowGradients,
     Splats,
     SplatSums,
+    tile_rows,
 )
 
 
@@ -181,7 +181,7 @@ class CpuRenderer:
         """See Renderer.tile_row_costs."""
         lease = rendering.saved
         assert isinstance(lease, _Lease)
-        costs = torch.empty(-(-rendering.alpha.shape[0] // TILE), dtype=torch.int64)
+        costs = torch.empty(tile_rows(rendering.alpha.shape[0]), dtype=torch.int64)
         _kernels.tile_row_costs(lease.state, costs)
         return costs
 

@@ -20,13 +20,13 @@ from grendel_odin.render.protocol import (
     DEPTH,
     MEAN2D,
     OPACITY,
-    TILE,
     Constants,
     Rect,
     Rendering,
     RowGradients,
     Splats,
     SplatSums,
+    tile_rows,
 )
 from grendel_odin.render.reference_projection import box_bounds, box_radii, project_rows
 
@@ -139,7 +139,7 @@ class ReferenceRenderer:
         return SplatSums(torch.ones(len(gradients), dtype=torch.int32), gradients)
 
     def tile_row_costs(self, rendering: Rendering) -> Tensor:
-        return torch.zeros(-(-rendering.alpha.shape[0] // TILE), dtype=torch.int64)
+        return torch.zeros(tile_rows(rendering.alpha.shape[0]), dtype=torch.int64)
 
     def gather_sums(self, splats: Splats, strips: Sequence[tuple[Tensor, SplatSums]]) -> Tensor:
         gradients = torch.zeros_like(splats.values)

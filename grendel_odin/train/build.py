@@ -13,7 +13,7 @@ from grendel_odin.model.initialise import initialise
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.optim.adam import Adam
 from grendel_odin.optim.schedule import Rates
-from grendel_odin.parallel.world import World
+from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import Statistics, TrainingState
 from grendel_odin.render import Backend, Background, Renderer, background_color, make_renderer
@@ -28,22 +28,14 @@ from grendel_odin.train.step import Step
 from grendel_odin.train.trainer import Trainer
 
 
-def build(settings: Settings, world: World | None = None) -> Trainer:
+def build(settings: Settings, world: World = ALONE) -> Trainer:
     """A trainer that is ready to run, its run folder made and described.
 
     Raises UserError, on all ranks if on one, in which case the run folder is as it was.
     """
-    world = world or World()
-    problem, parts = "", None
-    try:
-        parts = _prepare(settings, world)
-    except UserError as error:
-        problem = str(error)
-    if found := world.first_text(problem):
-        raise UserError(found)
-    assert parts is not None
-    scene, step = parts
-    folder = _open_folder(settings, scene, world)
+    scene, step = world.together(lambda: _prepare(settings, world))
+    folder = RunFolder(settings.output, settings.train.overwrite, world)
+    world.on_main(lambda: describe_run(folder, settings, scene))
     log = RunLog(folder, settings.train.iterations, settings.train.tensorboard, world.rank)
     if world.size > 1:
         log.say(
@@ -75,15 +67,6 @@ def _thread_count(settings: Settings, world: World) -> int:
     """Of one rank: its share of the cores, unless the settings say otherwise."""
     own = settings.train.thread_count()
     return own if settings.train.threads else max(1, own // world.local_size)
-
-
-def _open_folder(settings: Settings, scene: Scene, world: World) -> RunFolder:
-    """Made by the main rank, then seen by all."""
-    folder = RunFolder(settings.output, settings.train.overwrite) if world.is_main else None
-    if folder is not None:
-        describe_run(folder, settings, scene)
-    world.sum_counts(0)  # the folder is there now
-    return folder or RunFolder.of_other_rank(settings.output)
 
 
 def _check_batch(settings: Settings, scene: Scene) -> None:

@@ -17,7 +17,7 @@ from grendel_odin.data.images import ImageStore
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel.hybrid import Hybrid
-from grendel_odin.parallel.world import World
+from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.render.losses import composite, psnr, ssim, ssim_map
 from grendel_odin.render.protocol import Rect, Renderer, Splats
 
@@ -54,6 +54,8 @@ class RenderedView:
     """A view's rendering and image, both uint8 [3, H, W], and the image's mask, if it has one."""
 
     view: View
+    number: int
+    """Its place among the views asked for."""
     render: Tensor
     truth: Tensor
     mask: Tensor | None
@@ -68,35 +70,19 @@ def evaluate(
     background: tuple[float, float, float],
     sh_degree: int,
     threads: int,
-    world: World | None = None,
+    world: World = ALONE,
 ) -> Evaluation:
     """Render every view and average the views' scores; NaN where there is no view.
 
     Renders are rounded to 8 bits first, so that figures equal those computed from PNG files. Over
     several ranks each renders whole views, and all ranks get all scores.
     """
-    if world is None or world.size == 1:
-        rendered = render_views(renderer, table, views, images, background, sh_degree)
-        return average(
-            {
-                each.view.camera.name: score(each.render, each.truth, threads, each.mask)
-                for each in rendered
-            }
-        )
     rows = torch.zeros(len(views), 4, dtype=torch.float64)
-    for start in range(0, len(views), world.size):
-        group = views[start : start + world.size]
-        splats = [renderer.project(table, view.camera, sh_degree) for view in group]
-        hybrid = Hybrid(world, renderer)
-        hybrid.plan_whole_views([view.camera for view in group])
-        for share in hybrid.send([view.camera for view in group], splats):
-            number = share.strip.view
-            image = _as_png(renderer, share.splats, share.camera, background)
-            truth, mask = images.with_mask(group[number])
-            found = score(image, truth, threads, mask)
-            if found is not None:
-                figures = [1.0, found.psnr, found.ssim, found.l1]
-                rows[start + number] = torch.tensor(figures, dtype=torch.float64)
+    for each in render_views(renderer, table, views, images, background, sh_degree, world):
+        found = score(each.render, each.truth, threads, each.mask)
+        if found is not None:
+            figures = [1.0, found.psnr, found.ssim, found.l1]
+            rows[each.number] = torch.tensor(figures, dtype=torch.float64)
     world.sum_disjoint(rows)
     return average(
         {
@@ -131,12 +117,24 @@ def render_views(
     images: ImageStore,
     background: tuple[float, float, float],
     sh_degree: int,
+    world: World = ALONE,
 ) -> Iterator[RenderedView]:
-    """The views' renderings beside their images, one at a time and in order."""
-    for index, view in enumerate(views):
-        images.prefetch(views[index : index + _AHEAD])
-        image = render_image(renderer, table, view.camera, background, sh_degree)
-        yield RenderedView(view, image, *images.with_mask(view))
+    """The views' renderings beside their images, one at a time and in order.
+
+    Over several ranks each gets every so manyth view, and all must take all of theirs.
+    """
+    hybrid, ahead = Hybrid(world, renderer), _AHEAD * world.size
+    for start in range(0, len(views), world.size):
+        group = views[start : start + world.size]
+        images.prefetch(views[start + world.rank : start + world.rank + ahead : world.size])
+        cameras = [view.camera for view in group]
+        hybrid.plan_whole_views(cameras)
+        splats = [renderer.project(table, camera, sh_degree) for camera in cameras]
+        for share in hybrid.send(cameras, splats):
+            view = group[share.strip.view]
+            image = _as_png(renderer, share.splats, share.camera, background)
+            number = start + share.strip.view
+            yield RenderedView(view, number, image, *images.with_mask(view))
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from grendel_odin.config import UserError
 from grendel_odin.data.scene import Scene, View
-from grendel_odin.model.ply import offset_comment
+from grendel_odin.model.ply import ANTIALIASED_COMMENT, offset_comment
 from grendel_odin.odin.graph import Stage
 from grendel_odin.parallel.merge import model_sha256
 from grendel_odin.pipelines.densify import Densification
@@ -104,7 +104,7 @@ class Recorder:
         """Write the model under an iteration's name."""
         comments = [f"grendel-odin iteration {iteration}"]
         if self.settings.renderer.antialiased:
-            comments.append("rasterize_mode antialiased")
+            comments.append(ANTIALIASED_COMMENT)
         if self.scene.offset.any():
             comments.append(offset_comment(self.scene.offset))
         dropped = self.folder.save_model(self.step.state.table, iteration, comments, self.world)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +15,13 @@ from typing import Any
 
 from torch import Tensor
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, replacing
 from grendel_odin.render.losses import composite
 from grendel_odin.report.lpips import Lpips
 from grendel_odin.report.pictures import read_png
 from grendel_odin.report.table import score_table
 from grendel_odin.train.evaluate import score
+from grendel_odin.train.run_folder import to_json
 
 
 class Split(str, Enum):
@@ -177,14 +177,6 @@ def _merge(path: Path, method: str, entry: Mapping[str, Any]) -> None:
             raise UserError(f"{path}: not JSON ({error}). Next: remove the file.") from error
         if not isinstance(content, dict):
             raise UserError(f"{path}: not a JSON object. Next: remove the file.")
-    content[method] = _finite(entry)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity (PSNR of equal images) and no NaN: null stands for them."""
-    if isinstance(value, Mapping):
-        return {key: _finite(child) for key, child in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    content[method] = entry
+    with replacing(path) as file:
+        file.write((to_json(content, indent=1) + "\n").encode())

@@ -12,14 +12,13 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, replacing
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel.merge import save_ply
-from grendel_odin.parallel.world import World
+from grendel_odin.parallel.world import ALONE, World
 
 MARKER = "cfg.yml"
 FILES = (
@@ -59,11 +58,17 @@ def check_output(output: str, overwrite: bool) -> None:
 class RunFolder:
     """Writes the results of one run; each file appears complete or not at all."""
 
-    def __init__(self, output: str, overwrite: bool) -> None:
-        """Make the folder, or empty it of an earlier run. Raises UserError if it cannot."""
+    def __init__(self, output: str, overwrite: bool, world: World = ALONE) -> None:
+        """Make the folder, or empty it of an earlier run; all ranks then have it.
+
+        Raises UserError if it cannot be made, or is not seen by all.
+        """
+        self.path, self.is_main = Path(output), world.is_main
+        world.on_main(lambda: self._make(output, overwrite))
+        world.together(self._check_seen)
+
+    def _make(self, output: str, overwrite: bool) -> None:
         check_output(output, overwrite)
-        self.path = Path(output)
-        self.is_main = True
         try:
             self._clear()
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
@@ -73,17 +78,12 @@ class RunFolder:
                 "name a folder elsewhere"
             ) from error
 
-    @staticmethod
-    def of_other_rank(output: str) -> RunFolder:
-        """The folder that the main rank has made. Raises UserError if it is not seen here."""
-        folder = RunFolder.__new__(RunFolder)
-        folder.path, folder.is_main = Path(output), False
-        if not (folder.path / "logs").is_dir():
+    def _check_seen(self) -> None:
+        if not (self.path / "logs").is_dir():
             raise UserError(
-                f"output={output}: the main rank made this folder, but it is not seen here; name a "
-                "folder that all nodes share"
+                f"output={self.path}: the main rank made this folder, but it is not seen here; "
+                "name a folder that all nodes share"
             )
-        return folder
 
     def _clear(self) -> None:
         for name in (MARKER, *FILES):
@@ -111,14 +111,11 @@ class RunFolder:
         if not self.is_main:
             return
         path = self.path / name
-        temporary = path.with_name(f".{path.name}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content)
-            os.replace(temporary, path)
+            with replacing(path) as file:
+                file.write(content)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise UserError(
                 f"cannot write {path}: {error.strerror}. Next: free space there, or choose another "
                 "output folder"

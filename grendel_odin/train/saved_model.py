@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grendel_odin.config import UserError, bind
+from grendel_odin.model.ply import ANTIALIASED_COMMENT
+from grendel_odin.model.ply_header import read_header
 from grendel_odin.train.settings import Settings
 
 LATEST = -1
-ANTIALIASED_COMMENT = "rasterize_mode antialiased"
-_HEADER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,9 @@ def is_antialiased(ply: Path) -> bool:
     """Whether the file's header says that its opacities are for the anti-aliased mode."""
     try:
         with open(ply, "rb") as file:
-            header = file.read(_HEADER_BYTES).partition(b"end_header")[0]
+            return ANTIALIASED_COMMENT in read_header(file, ply).comments
     except OSError as error:
         raise UserError(f"{ply}: cannot read the PLY ({error.strerror or error}).") from error
-    return ANTIALIASED_COMMENT.encode() in header
 
 
 def _number(ply: Path) -> int | None:

@@ -18,9 +18,9 @@ from grendel_odin.data.views import View
 from grendel_odin.model.table import ROW_WIDTH, active_blocks
 from grendel_odin.odin.graph import Stage, Task
 from grendel_odin.optim.schedule import Rates
-from grendel_odin.parallel.balance import CountedCosts, tile_rows
+from grendel_odin.parallel.balance import CountedCosts
 from grendel_odin.parallel.hybrid import Hybrid, Share
-from grendel_odin.parallel.world import World
+from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.pipelines.densify import OPACITY
 from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import TrainingState
@@ -33,6 +33,7 @@ from grendel_odin.render.protocol import (
     Splats,
     SplatSums,
     active_rows,
+    tile_rows,
 )
 from grendel_odin.train.finite import check_unit
 
@@ -86,7 +87,7 @@ class Step:
     rates: Rates
     background: Tensor
     threads: int
-    world: World = field(default_factory=World)
+    world: World = ALONE
     last_step: str = ""
     """Iteration and views of the latest optimizer step."""
     parameters_finite: bool = False
@@ -146,13 +147,10 @@ class Step:
         share = unit.shares[number]
         rows, around = share.rows, share.rows_with_halo
         above, below = range(around.start, rows.start), range(rows.stop, around.stop)
-        rendering = self._rendering(share, rows)
-        unit.renderings.append(rendering)
-        parts = [self._rendering(share, halo).color if halo else None for halo in (above, below)]
-        color = rendering.color
-        if any(part is not None for part in parts):
-            pieces = [parts[0], color, parts[1]]
-            color = torch.cat([piece for piece in pieces if piece is not None], 1)
+        renderings = [self._rendering(share, part) for part in (above, rows, below) if part]
+        unit.renderings.append(renderings[1 if above else 0])
+        colors = [rendering.color for rendering in renderings]
+        color = torch.cat(colors, 1) if len(colors) > 1 else colors[0]
         image, mask = self.images.with_mask(unit.views[share.strip.view])
         strip = self.loss.strip(
             color,
@@ -187,7 +185,9 @@ class Step:
     def _report(self, unit: Unit) -> None:
         """All ranks learn the losses of the views and what their tile rows cost."""
         sums = [torch.zeros(v.camera.height, 2, dtype=torch.float64) for v in unit.views]
-        costs = [torch.zeros(tile_rows(view), dtype=torch.float64) for view in unit.views]
+        costs = [
+            torch.zeros(tile_rows(view.camera.height), dtype=torch.float64) for view in unit.views
+        ]
         for share, rendering, strip in zip(
             unit.shares, unit.renderings, unit.strip_losses, strict=True
         ):

@@ -17,16 +17,10 @@ from grendel_odin.data.picture_panel import TEST, TRAIN
 from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
 from grendel_odin.data.scene import load_scene
 from grendel_odin.data.settings import DataSettings
+from tests.cases import case
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = Path(os.environ.get("GRENDEL_ODIN_CASES", ROOT.parent / "shared" / "cases"))
 BLENDER, NERFSTUDIO = "30-blender-transforms", "31-nerfstudio-transforms"
-
-
-def case(name: str) -> Path:
-    if not (CASES / name).is_dir():
-        pytest.skip(f"no data set {CASES / name}; GRENDEL_ODIN_CASES names the folder of them")
-    return CASES / name
 
 
 def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

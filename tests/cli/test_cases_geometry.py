@@ -4,7 +4,6 @@ unusual. Shared data sets are used where they are there; the others are made on 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +25,11 @@ from grendel_odin.data.procedural_colmap import Observations, write_model
 from grendel_odin.data.scene import load_scene
 from grendel_odin.data.settings import DataSettings
 from grendel_odin.model.ply import read_ply
+from tests.cases import case
 from tests.scenes import random_camera
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("train.threads=1", "data.workers=1")
-
-
-def case(name: str) -> Path:
-    default = ROOT / "../shared/cases"
-    folder = Path(os.environ.get("GRENDEL_ODIN_CASES", default)) / name
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there; GRENDEL_ODIN_CASES names the folder of data sets")
-    return folder.resolve()
 
 
 def run(scene: Path, output: Path, *overrides: str) -> dict[str, Any]:

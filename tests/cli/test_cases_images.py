@@ -15,21 +15,15 @@ import pytest
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.data.settings import DataSettings
+from tests.cases import case
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = Path(os.environ.get("GRENDEL_ODIN_CASES", ROOT.parent / "shared" / "cases"))
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 CONTROL = "00-plain"
 
 
-def case(name: str) -> str:
-    if not (CASES / name).is_dir():
-        pytest.skip(f"no data set {CASES / name}; GRENDEL_ODIN_CASES names the folder of them")
-    return str(CASES / name)
-
-
 def load(name: str, **more: Any) -> Scene:
-    return load_scene(DataSettings(path=case(name), **more))
+    return load_scene(DataSettings(path=str(case(name)), **more))
 
 
 def greys(scene: Scene, background: tuple[float, float, float] = BLACK) -> list[float]:

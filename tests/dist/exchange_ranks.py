@@ -9,9 +9,9 @@ import torch
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel.hybrid import Hybrid, Share
-from grendel_odin.parallel.world import join_world, leave_world
+from grendel_odin.parallel.world import join_world
 from grendel_odin.render.cpu import CpuRenderer
-from grendel_odin.render.protocol import TILE, Constants, Rect, RowGradients, Splats
+from grendel_odin.render.protocol import Constants, Rect, RowGradients, Splats, tile_rows
 from tests.scenes import random_camera, random_table
 
 BACKGROUND = torch.tensor([0.1, 0.2, 0.3])
@@ -49,7 +49,7 @@ def check(hybrid: Hybrid, owners: torch.Tensor, cameras: list[Camera], seed: int
     shard = PrimitiveTable(table.values[own].contiguous(), table.ids[own].contiguous())
 
     draw = torch.Generator().manual_seed(seed)
-    rows = [-(-camera.height // TILE) for camera in cameras]
+    rows = [tile_rows(camera.height) for camera in cameras]
     costs = [torch.randint(1, 100, (n,), generator=draw) for n in rows]
     hybrid.plan(costs)
     splats: list[Splats] = [renderer.project(shard, camera, 3) for camera in cameras]
@@ -82,7 +82,7 @@ def main() -> None:
         if seed == 4:
             owners[:] = world.size - 1  # all rows on one rank
         check(hybrid, owners, cameras, seed)
-    leave_world(world)
+    world.close()
     print(f"rank {world.rank} of {world.size}: ok, {hybrid.bytes_sent} bytes sent")
 
 

@@ -18,7 +18,8 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
-from grendel_odin.render.protocol import SPLAT_WIDTH, Constants, Rect, Rendering, Splats
+from grendel_odin.render.protocol import Rect, Rendering, Splats
+from grendel_odin.render.reference import ReferenceRenderer
 from grendel_odin.report.pictures import write_png
 from grendel_odin.train.evaluate import evaluate, score
 from grendel_odin.train.results import Pair, Scores, Split, pairs_on_disk, png_names
@@ -27,19 +28,10 @@ BLACK = (0.0, 0.0, 0.0)
 WIDTH, HEIGHT = 40, 30
 
 
-class FlatRenderer:
+class FlatRenderer(ReferenceRenderer):
     """Renders every pixel in one colour, whatever the model."""
 
-    constants = Constants()
-
-    def __init__(self, level: float) -> None:
-        self.level = level
-
-    def project(self, table: PrimitiveTable, camera: Camera, sh_degree: int) -> Splats:
-        def none(*shape: int) -> Tensor:
-            return torch.zeros(0, *shape, dtype=torch.int32)
-
-        return Splats(torch.zeros(0, SPLAT_WIDTH), none(), none(), none(2))
+    level = 0.0
 
     def render(
         self,
@@ -51,12 +43,6 @@ class FlatRenderer:
     ) -> Rendering:
         size = (rect.height, rect.width)
         return Rendering(torch.full((3, *size), self.level), torch.ones(size), None)
-
-    def project_backward(self, *_: object) -> None:
-        raise NotImplementedError
-
-    def render_backward(self, *_: object) -> Tensor:
-        raise NotImplementedError
 
 
 def views_of_levels(folder: Path, levels: list[int]) -> list[View]:
@@ -73,7 +59,8 @@ def views_of_levels(folder: Path, levels: list[int]) -> list[View]:
 def evaluate_flat(views: list[View], level: float):  # type: ignore[no-untyped-def]
     images = ImageStore(views, BLACK, 1 << 20, 1)
     try:
-        renderer = FlatRenderer(level)
+        renderer = FlatRenderer()
+        renderer.level = level
         return evaluate(renderer, PrimitiveTable.empty(0), views, images, BLACK, 0, 1)
     finally:
         images.close()
