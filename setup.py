@@ -1,4 +1,5 @@
-"""Builds the C++ kernels (`grendel_odin._kernels`); everything else is in pyproject.toml.
+"""Builds the C++ modules `grendel_odin._kernels` (renderer, optimizer) and
+`grendel_odin.odin._planner` (the planner's hot loops); everything else is in pyproject.toml.
 
 GRENDEL_ODIN_PORTABLE=1 builds for any x86-64-v3 (AVX2) or armv8-a machine instead of this one.
 """
@@ -87,9 +88,20 @@ def sources(pattern: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").glob(pattern))
 
 
+PLANNER = sources("planner*.cpp")
+
 setup(
     ext_modules=[
-        Extension("grendel_odin._kernels", sources=sources("*.cpp"), depends=sources("*.h"))
+        Extension(
+            "grendel_odin._kernels",
+            sources=sorted({*sources("*.cpp")} - {*PLANNER}),
+            depends=sorted({*sources("*.h")} - {*sources("planner*.h")}),
+        ),
+        Extension(
+            "grendel_odin.odin._planner",
+            sources=PLANNER,
+            depends=sources("planner*.h") + sources("arrays.h"),
+        ),
     ],
     cmdclass={"build_ext": BuildKernels},
 )

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from grendel_odin.model.ids import mix64
-from grendel_odin.model.ply import read_ply, write_ply
+from grendel_odin.model.ply import write_ply
+from grendel_odin.model.ply_read import read_ply
 from grendel_odin.model.table import ROW_WIDTH, PrimitiveTable
 
 BAR_SECONDS_PER_ROW = 15.0 / 10_000_000

@@ -70,30 +70,27 @@ void split_children(Array2<float> parents, Array1<int64_t> ids,
 }
 
 // Adds one view to the statistics of its visible rows: the norm of the gradient of the mean in
-// normalised device coordinates, one more view, and the largest radius seen.
-void accumulate_statistics(Array1<const int32_t> rows,
-                           Array2<const float> gradients,
-                           Array2<const int32_t> radii, int width, int height,
-                           Array1<float> norms, Array1<int32_t> counts,
-                           Array1<int32_t> largest, int threads) {
+// normalised device coordinates, in units of `unit`, and one more view.
+void accumulate_statistics(Array1<const int32_t> rows, Array2<const float> gradients, int width,
+                           int height, double unit, Array1<int64_t> norms, Array1<int32_t> counts,
+                           int threads) {
     const int64_t splats = int64_t(rows.shape(0)), primitives = int64_t(norms.shape(0));
-    if (int64_t(gradients.shape(0)) != splats || int64_t(radii.shape(0)) != splats ||
-        gradients.shape(1) != kSplatWidth || radii.shape(1) != 2 || int64_t(counts.shape(0)) != primitives ||
-        int64_t(largest.shape(0)) != primitives)
+    if (int64_t(gradients.shape(0)) != splats || gradients.shape(1) != kSplatWidth ||
+        int64_t(counts.shape(0)) != primitives)
         throw nb::value_error("accumulate_statistics: arrays differ in shape");
-    const int32_t *row = rows.data(), *radius = radii.data();
+    const int32_t* row = rows.data();
     if (splats > 0 && (row[0] < 0 || row[splats - 1] >= primitives))  // rows ascend
         throw nb::value_error("accumulate_statistics: a row is out of range");
     const float* gradient = gradients.data();
-    const float half_width = 0.5f * float(width), half_height = 0.5f * float(height);
-    float* norm = norms.data();
-    int32_t *count = counts.data(), *most = largest.data();
+    const double half_width = 0.5 * width, half_height = 0.5 * height;
+    const double most = 0x1p52;  // so that thousands of views cannot overflow
+    int64_t* norm = norms.data();
+    int32_t* count = counts.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < splats; i++) {
-        float gx = half_width * gradient[i * kSplatWidth], gy = half_height * gradient[i * kSplatWidth + 1];
-        norm[row[i]] += std::sqrt(gx * gx + gy * gy);
+        double gx = half_width * gradient[i * kSplatWidth], gy = half_height * gradient[i * kSplatWidth + 1];
+        norm[row[i]] += int64_t(std::min(std::sqrt(gx * gx + gy * gy) / unit + 0.5, most));
         count[row[i]] += 1;
-        most[row[i]] = std::max(most[row[i]], std::max(radius[2 * i], radius[2 * i + 1]));
     }
 }
 
@@ -104,9 +101,8 @@ void register_densify(nb::module_& m) {
           nb::arg("ids").noconvert(), nb::arg("children").noconvert(), nb::arg("seed"),
           nb::arg("event"), nb::arg("k"), nb::arg("threads"));
     m.def("accumulate_statistics", &accumulate_statistics, nb::arg("rows").noconvert(),
-          nb::arg("gradients").noconvert(), nb::arg("radii").noconvert(), nb::arg("width"),
-          nb::arg("height"), nb::arg("norms").noconvert(), nb::arg("counts").noconvert(),
-          nb::arg("largest").noconvert(), nb::arg("threads"));
+          nb::arg("gradients").noconvert(), nb::arg("width"), nb::arg("height"), nb::arg("unit"),
+          nb::arg("norms").noconvert(), nb::arg("counts").noconvert(), nb::arg("threads"));
 }
 
 }  // namespace grendel

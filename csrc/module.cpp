@@ -11,4 +11,7 @@ NB_MODULE(_kernels, m) {
     grendel::register_adam(m);
     grendel::register_densify(m);
     grendel::register_peak(m);
+    grendel::register_cut(m);
+    grendel::register_pack(m);
+    grendel::register_mailbox(m);
 }

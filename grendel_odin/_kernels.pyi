@@ -139,12 +139,24 @@ def split_children(
 def accumulate_statistics(
     rows: Tensor,
     gradients: Tensor,
-    radii: Tensor,
     width: int,
     height: int,
+    unit: float,
     norms: Tensor,
     counts: Tensor,
-    largest: Tensor,
     threads: int,
 ) -> None: ...
+def cut(
+    rows: NDArray[np.float64], borders: NDArray[np.uint8], halo: float, ranks: int
+) -> list[int]: ...
+def touching(ranges: Tensor, start: int, stop: int, out: Tensor) -> int: ...
+def take_splats(values: Tensor, keys: Tensor, positions: Tensor, out: Tensor) -> None: ...
 def fma_rate(rounds: int, threads: int) -> float: ...
+
+class Mailbox:
+    def __init__(self, path: str, place: int, size: int) -> None: ...
+    @staticmethod
+    def bytes(size: int) -> int: ...
+    def exchange(
+        self, outgoing: list[Tensor], incoming: list[Tensor], timeout: float
+    ) -> int: ...

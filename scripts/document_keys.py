@@ -1,19 +1,27 @@
-"""Writes the list of all keys into docs/configuration.md."""
+"""Writes all keys into docs/configuration.md and all flags into docs/coming-from-grendel.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from grendel_odin.config import explain
+from grendel_odin.train.flags import flag_tables
 from grendel_odin.train.settings import Settings
 
-HEADING = "## All keys\n"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def main() -> None:
-    path = Path(__file__).resolve().parents[1] / "docs/configuration.md"
-    kept = path.read_text().split(HEADING)[0]
-    path.write_text(f"{kept}{HEADING}\n```\n{explain(Settings).strip()}\n```\n")
+    replace_below(
+        "## All keys\n", DOCS / "configuration.md", f"```\n{explain(Settings).strip()}\n```"
+    )
+    replace_below("## All flags\n", DOCS / "coming-from-grendel.md", flag_tables())
+
+
+def replace_below(heading: str, path: Path, text: str) -> None:
+    """Put a text in the place of what follows a heading."""
+    kept = path.read_text().split(heading)[0]
+    path.write_text(f"{kept}{heading}\n{text}\n")
 
 
 if __name__ == "__main__":

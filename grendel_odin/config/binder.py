@@ -18,6 +18,17 @@ COMMAND_LINE = "command line"
 MAX_PROBLEMS = 20
 
 
+class Override(str):
+    """A `key=value` word with where it comes from, if the user wrote something else."""
+
+    source: str
+
+    def __new__(cls, word: str, source: str) -> Override:
+        made = super().__new__(cls, word)
+        made.source = source
+        return made
+
+
 class Given(NamedTuple):
     """One `key: value` that the user wrote, and where."""
 
@@ -26,21 +37,23 @@ class Given(NamedTuple):
     value: Value
 
 
-def bind(root: type[T], file: Path | None, overrides: Sequence[str]) -> T:
+def bind(
+    root: type[T], file: Path | None, overrides: Sequence[str], problems: Sequence[str] = ()
+) -> T:
     """The settings that a file (possibly partial) and then `key.sub=value` overrides give.
 
     Raises:
-        UserError: every problem found, one per line.
+        UserError: every problem, one per line; `problems` found before are among them.
     """
-    settings: T = _Binder(root).bind(file, overrides)
+    settings: T = _Binder(root, problems).bind(file, overrides)
     return settings
 
 
 class _Binder:
-    def __init__(self, root: type) -> None:
+    def __init__(self, root: type, problems: Sequence[str]) -> None:
         self.sections = {section.key: section for section in sections(root)}
         self.leaves = {leaf.key: leaf for each in self.sections.values() for leaf in each.leaves}
-        self.problems: list[str] = []
+        self.problems = list(problems)
 
     def bind(self, file: Path | None, overrides: Sequence[str]) -> Any:
         values: dict[str, Any] = {}
@@ -77,25 +90,26 @@ class _Binder:
     def _from_command_line(self, overrides: Sequence[str]) -> list[Given]:
         given: list[Given] = []
         for text in overrides:
+            source = text.source if isinstance(text, Override) else COMMAND_LINE
             key, equals, value = text.partition("=")
             key = key.strip()
             if not (key and equals):
                 example = "write key=value without spaces, such as train.iterations=7000"
-                self.problems.append(f"{COMMAND_LINE}: '{text}' is not an override; {example}")
+                self.problems.append(f"{source}: '{text}' is not an override; {example}")
                 continue
             try:
-                given += self._flatten(COMMAND_LINE, key, self._override(key, value.strip()))
+                given += self._flatten(source, key, self._override(source, key, value.strip()))
             except UserError as error:
                 self.problems.append(str(error))
         return given
 
-    def _override(self, key: str, text: str) -> Value:
+    def _override(self, source: str, key: str, text: str) -> Value:
         """Text for a text setting is taken as it is: a path may hold `#`, `:` or `[`."""
         hint, optional = unwrap(self.leaves[key].hint) if key in self.leaves else (None, False)
         null = optional and Scalar(text, quoted=False).is_null
         if hint is str and not null and text[:1] not in ("'", '"'):
             return Scalar(text, quoted=True)
-        return parse(text, f"{COMMAND_LINE}: {key}={text}")
+        return parse(text, f"{source}: {key}={text}")
 
     def _flatten(self, source: str, key: str, value: Value) -> Iterator[Given]:
         """Settings of a nested mapping under their dotted keys; an empty section gives none."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from grendel_odin.config.schema import sections
+
 
 class _Dumper(yaml.SafeDumper):
     """Block style for sections, one line for lists."""
@@ -41,6 +43,19 @@ def dump(settings: Any) -> str:
         _plain(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
     )
     return text
+
+
+def flat(settings: Any) -> dict[str, Any]:
+    """All settings of a tree by dotted key, as values that JSON knows."""
+    values: dict[str, Any] = {}
+    for section in sections(type(settings)):
+        owner = settings
+        for name in section.key.split(".") if section.key else ():
+            owner = getattr(owner, name)
+        for leaf in section.leaves:
+            value = _plain(getattr(owner, leaf.key.rpartition(".")[2]))
+            values[leaf.key] = list(value) if isinstance(value, tuple) else value
+    return values
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The one exception that stands for a mistake of the user, not of the program."""
+"""The exceptions that are no mistakes of the program."""
 
 from __future__ import annotations
 
@@ -8,3 +8,12 @@ class UserError(Exception):
 
     Entry points print the text alone and exit with status 2.
     """
+
+    agreed: bool = False
+    """Whether all ranks of a run have raised it, so that they may still act together."""
+    said: bool = False
+    """Whether it has been printed, or another rank prints it."""
+
+
+class BrokenRun(Exception):
+    """Another rank was lost, or failed. It has been said; entry points exit with status 1."""

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+_unfinished = set[Path]()
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
@@ -16,6 +18,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises OSError, and then leaves nothing behind.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _unfinished.add(temporary)
     try:
         with open(temporary, "wb") as file:
             yield file
@@ -24,3 +27,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+    finally:
+        _unfinished.discard(temporary)
+
+
+def drop_unfinished() -> None:
+    """Remove what `replacing` has not finished, just before the process ends on the spot."""
+    for temporary in list(_unfinished):
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

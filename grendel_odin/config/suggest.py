@@ -1,13 +1,14 @@
-"""What to say about a key that does not exist."""
+"""What to say about a key or a flag that does not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import SequenceMatcher
+from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher, get_close_matches
 
-from grendel_odin.config.schema import Section
+from grendel_odin.config.schema import Section, sections
 
 CLOSE_ENOUGH = 0.65
+FLAG_CLOSE_ENOUGH = 0.8
 SECTION_WEIGHT = 0.25
 
 
@@ -20,6 +21,29 @@ def unknown_key(key: str, sections: Mapping[str, Section]) -> str:
     groups = [name for name in sections if name and not beside.key]
     valid = [leaf.key for leaf in beside.leaves] + [f"{name}.*" for name in groups]
     return f"unknown key '{key}'. Valid here: {', '.join(valid)}"
+
+
+def unknown_flags(root: type, words: Sequence[str], known: Collection[str] = ()) -> list[str]:
+    """A complaint about each flag that was not understood, with the nearest flag or setting.
+
+    Args:
+        root: the dataclass of the settings.
+        words: what was not understood; the values of flags may be among it.
+        known: names of the flags that there are.
+    """
+    tree = {section.key: section for section in sections(root)}
+    lines = []
+    for word in words:
+        flag, _, value = word.partition("=")
+        name = flag.lstrip("-").replace("-", "_")
+        if not word.startswith("-") or not name:
+            continue
+        near = get_close_matches(f"--{name}", known, n=1, cutoff=FLAG_CLOSE_ENOUGH)
+        key = nearest_key(name, tree) if len(name) > 1 and not near else ""
+        meant = near[0] if near else f"{key}={value or 'VALUE'}" if key else ""
+        hint = f"Did you mean {meant}?" if meant else "Settings are key=value words; see --help"
+        lines.append(f"command line: unknown flag '{flag}'. {hint}")
+    return lines or [f"command line: not understood: {' '.join(words)}"]
 
 
 def nearest_key(key: str, sections: Mapping[str, Section]) -> str:

@@ -19,10 +19,10 @@ _DRAFT = 2
 Box = tuple[float, float, float, float]
 
 
-def decode(view: View, background: tuple[int, int, int]) -> Tensor:
+def decode(view: View, background: tuple[int, int, int], into: Tensor | None = None) -> Tensor:
     """uint8 [3, H, W] of one view, or [4, H, W] where it is masked: 255 = use, 0 = ignore.
 
-    `background` in [0, 255]. Raises UserError naming the file.
+    `background` in [0, 255]; `into`: where to put it. Raises UserError naming the file.
     """
     image, box = _stored(view, background)
     if view.warp is not None:
@@ -31,7 +31,7 @@ def decode(view: View, background: tuple[int, int, int]) -> Tensor:
     size = (view.camera.width, view.camera.height)
     if image.size != size:
         image = image.resize(size, Image.Resampling.LANCZOS, box=box)
-    planes = torch.empty(view.nbytes // (size[0] * size[1]), size[1], size[0], dtype=torch.uint8)
+    planes = torch.empty(view.shape, dtype=torch.uint8) if into is None else into
     planes.numpy()[:3] = np.asarray(image).transpose(2, 0, 1)
     if view.masked:
         planes.numpy()[3] = _mask(view, size)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 
 from grendel_odin.data.decode import decode
+from grendel_odin.data.node_memory import NodeMemory
 from grendel_odin.data.view_cache import ViewCache
 from grendel_odin.data.views import View
 
 
 class ImageStore:
-    """Images composited on the run's background, and their masks, under one memory limit."""
+    """Images composited on the run's background, and their masks, under one limit for a node."""
 
     def __init__(
         self,
@@ -20,12 +21,28 @@ class ImageStore:
         background: tuple[float, float, float],
         cache_bytes: int,
         workers: int,
+        memory: NodeMemory | None = None,
     ) -> None:
-        """`background` in [0, 1] shows through transparent pixels; `workers` threads load ahead."""
+        """`background` in [0, 1] shows through transparent pixels; `workers` threads load ahead.
+
+        Ranks that share `memory` decode each image once, and hold `cache_bytes` together.
+        """
+        self._memory = memory = memory or NodeMemory.private()
         red, green, blue = (round(255 * value) for value in background)
-        self._cache = ViewCache(lambda view: decode(view, (red, green, blue)), cache_bytes, workers)
+        self._cache = ViewCache(
+            views,
+            lambda view, into: decode(view, (red, green, blue), into),
+            cache_bytes // memory.split,
+            workers,
+            memory,
+        )
         shown = f"transparent pixels show rgb({red}, {green}, {blue})"
-        self.estimate = f"{memory_note(views, cache_bytes)}; {shown}"
+        notes = [
+            memory_note(views, cache_bytes),
+            _sharing(memory),
+            _scratch(views, workers, memory),
+        ]
+        self.estimate = "; ".join([*filter(None, notes), shown])
         """What the images need and what they get, in words."""
 
     def get(self, view: View) -> Tensor:
@@ -42,15 +59,22 @@ class ImageStore:
         return (planes[:3], planes[3]) if view.masked else (planes, None)
 
     def prefetch(self, views: Iterable[View]) -> None:
-        """Decodes views in the background, the one needed first first, as room allows."""
+        """Say what will be used next, the first first; the background decodes it as room allows.
+
+        This replaces what was said before.
+        """
         self._cache.prefetch(views)
 
     def usage(self) -> str:
-        """What was decoded so far, in words."""
-        counts = self._cache.counts
+        """What was decoded so far, in words; where ranks share, by all of the node and by this."""
+        cache, ranks = self._cache, self._memory.ranks
+        counts, own = cache.counts, cache.own_counts
+        who = f"{ranks} ranks of this node: " if ranks > 1 else ""
+        this = f" (rank {self._memory.rank} of them: {own.decoded:,})" if ranks > 1 else ""
+        apart = f", {counts.apart:,} of them for lack of room" if counts.apart else ""
         return (
-            f"{counts.decoded:,} images decoded ({_size(counts.decoded_bytes)}), "
-            f"{counts.reused:,} taken from memory; at most {_size(counts.peak_bytes)} were held"
+            f"{who}{counts.decoded:,} images decoded ({_size(counts.decoded_bytes)}){apart}{this}, "
+            f"{counts.reused:,} taken from memory; at most {_size(cache.peak_bytes)} were held"
         )
 
     def close(self) -> None:
@@ -66,6 +90,24 @@ def memory_note(views: Sequence[View], cache_bytes: int) -> str:
         f"{len(views):,} images take {_size(total)} once decoded; "
         f"data.cache_gb allows {_size(cache_bytes)}: {how}"
     )
+
+
+def _sharing(memory: NodeMemory) -> str:
+    """Who holds the images, where a node has several ranks."""
+    if memory.split > 1:
+        return (
+            f"the {memory.split} ranks of a node cannot share memory: each decodes for itself, "
+            f"and keeps 1/{memory.split} of data.cache_gb"
+        )
+    return f"shared by the {memory.ranks} ranks of a node" if memory.ranks > 1 else ""
+
+
+def _scratch(views: Sequence[View], workers: int, memory: NodeMemory) -> str:
+    """What decoding takes on top: in each thread a photograph as stored, and once resized."""
+    stored = (4 * view.file_size[0] * view.file_size[1] for view in views)
+    largest = max((a + view.nbytes for a, view in zip(stored, views, strict=True)), default=0)
+    whose = " in each rank" if memory.ranks * memory.split > 1 else ""
+    return f"decoding takes up to {_size((workers + 1) * largest)} on top{whose}"
 
 
 def _size(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Camera models as COLMAP defines them, through pycolmap (the only file that imports it)."""
+"""Camera models as COLMAP defines them, through pycolmap (only photos.py imports it, too)."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class LikeFiles:
     """Photographs below a folder, by ever looser forms of their names."""
 
     def __init__(self, folder: Path) -> None:
-        self.photos: dict[str, Path] = dict(_photos(folder))
+        self.photos: dict[str, Path] = dict(photos_in(folder))
         """By name relative to the folder."""
         self._folder = folder.name
         self._by: list[tuple[Callable[[str], str], dict[str, list[Path]]]] = []
@@ -147,8 +147,11 @@ def _bare(name: str) -> str:
     return str(path.with_suffix("") if path.suffix in _PHOTOS else path)
 
 
-def _photos(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Links to folders are followed, each folder once; hidden files and litter passed over."""
+def photos_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Name below the folder and path of each photo.
+
+    Links to folders are followed, each folder once; hidden files and litter passed over.
+    """
     visited = set()
     for place, inner, files in os.walk(folder, followlinks=True):
         visited.add(os.path.realpath(place))

@@ -31,12 +31,12 @@ def ring_cameras(views: int, width: int, height: int, rng: np.random.Generator) 
             center[2] *= rng.uniform(0.9, 1.1)
             target = np.array([0.0, 0.0, 0.5]) + rng.uniform(-0.12, 0.12, 3)
             name = f"view_{len(cameras):04d}.png"
-            pose = _look_at(center, target, rng.uniform(-0.03, 0.03))
+            pose = look_at(center, target, rng.uniform(-0.03, 0.03))
             cameras.append(Camera(name, width, height, K, pose))
     return cameras
 
 
-def _look_at(
+def look_at(
     center: NDArray[np.float64], target: NDArray[np.float64], roll: float
 ) -> NDArray[np.float64]:
     """[4, 4] world-to-camera transform."""

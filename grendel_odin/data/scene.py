@@ -17,6 +17,7 @@ from grendel_odin.data.frame import place
 from grendel_odin.data.masks import find_masks
 from grendel_odin.data.settings import DataSettings
 from grendel_odin.data.sizes import Fitted, fit_views, reduction_note
+from grendel_odin.data.subset import first_views
 from grendel_odin.data.transforms import has_transforms, read_transforms_scene
 from grendel_odin.data.views import Model, Points, View
 
@@ -67,6 +68,7 @@ def _load(path: Path, settings: DataSettings, seed: int) -> Scene:
     model, problems = _read(path, settings)
     if model is None:
         raise UserError("\n".join(problems))
+    model = first_views(model, settings)
     placed = place(model, settings.random_points, seed)
     model = placed.model
     problems += placed.problems

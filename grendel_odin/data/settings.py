@@ -39,11 +39,19 @@ class DataSettings:
     test_every: int = setting(
         8, "Every n-th view by sorted name, from the first, is a test view; 0 trains on all.", min=0
     )
+    train_views: int = setting(
+        0, "Most training views, the first by name; 0 takes all. The others are left out.", min=0
+    )
+    test_views: int = setting(0, "Most test views, the first by name; 0 takes all.", min=0)
     random_points: int = setting(
         20_000, "Points to start from, drawn where the cameras look, if the scene has none.", min=1
     )
-    cache_gb: float = setting(4.0, "Memory for decoded images, in GB (10^9 bytes).", min=0.0)
-    workers: int = setting(2, "Threads that decode images ahead of their use.", min=1)
+    cache_gb: float = setting(
+        4.0,
+        "Memory of a node for decoded images, which its ranks share, in GB (10^9 bytes).",
+        min=0.0,
+    )
+    workers: int = setting(2, "Threads of each rank that decode images ahead of their use.", min=1)
 
     @property
     def cache_bytes(self) -> int:

@@ -1,136 +1,153 @@
-"""A cache of decoded images, bounded in bytes, that loads ahead on a few threads."""
+"""A cache of decoded images, bounded in bytes, that loads ahead on a few threads.
+
+Processes that share its memory decode each image once: whoever comes first claims it, and the
+others wait for it or go on to the next.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
 
+import torch
 from torch import Tensor
 
+from grendel_odin.data.node_memory import NodeMemory
+from grendel_odin.data.plane_table import Tally
+from grendel_odin.data.shared_planes import Claim, SharedPlanes
 from grendel_odin.data.views import View
 
+_POLL = 2e-4
+"""Seconds from one look at an image that another rank decodes to the next."""
+PATIENCE = 10.0
+"""Seconds after which a rank decodes for itself what another one has not."""
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Counts:
-    """What a cache has done so far."""
+    """What a cache has done so far, for one rank or for all of a node."""
 
-    decoded: int = 0
-    decoded_bytes: int = 0
-    reused: int = 0
+    decoded: int
+    decoded_bytes: int
+    reused: int
     """Requests answered from what was held or on its way."""
-    peak_bytes: int = 0
-    """Most bytes held or on their way at once."""
+    apart: int
+    """Of those decoded: handed out to one rank and not kept, for lack of room."""
 
 
 class ViewCache:
-    """Least recently used images go first; those loaded ahead stay until they are used.
+    """Images in a window, those that ranks use next, stay until all windows have moved on.
 
-    Decoded and announced images together never pass the limit. An image that does not fit is
-    handed out without being kept. On top come the images that callers hold and the scratch of the
-    decodes that run (one in each worker, one in the caller).
+    Others go when room is needed, least recently used first. Held and claimed images together
+    never pass the limit. An image that finds no room is handed out without being kept. On top come
+    such images and the scratch of the decodes that run (in each rank one a worker and one in the
+    caller).
     """
 
-    def __init__(self, load: Callable[[View], Tensor], limit: int, workers: int) -> None:
+    def __init__(
+        self,
+        views: Sequence[View],
+        load: Callable[[View, Tensor], object],
+        limit: int,
+        workers: int,
+        memory: NodeMemory | None = None,
+    ) -> None:
+        """`load` fills uint8 [planes, H, W] of a view; ranks that share memory list alike views."""
+        self._memory = memory or NodeMemory.private()
         self._load = load
-        self._limit = limit
+        self._numbers = {view.index: number for number, view in enumerate(views)}
+        self._planes = SharedPlanes([view.shape for view in views], limit, self._memory)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
-        self._lock = Lock()
-        self._images: OrderedDict[int, Tensor] = OrderedDict()
-        self._pending: dict[int, Future[Tensor]] = {}
-        self._ahead: set[int] = set()
-        self._reserved = 0
-        self.counts = Counts()
+        self._queued: set[int] = set()
 
     @property
-    def reserved_bytes(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes of the images that are held or on their way."""
-        return self._reserved
+        return self._planes.used
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes held or on their way at once."""
+        return self._planes.peak
+
+    @property
+    def own_counts(self) -> Counts:
+        """Of this rank."""
+        return Counts(*self._planes.tally[:, self._memory.rank].tolist())
+
+    @property
+    def counts(self) -> Counts:
+        """Of all ranks that share the memory."""
+        return Counts(*self._planes.tally.sum(1).tolist())
 
     def get(self, view: View) -> Tensor:
-        """The image of a view; loaded by the caller unless a worker is at it already."""
-        with self._lock:
-            self._ahead.discard(view.index)
-            if view.index in self._images:
-                self.counts.reused += 1
-                self._images.move_to_end(view.index)
-                return self._images[view.index]
-            future = self._pending.get(view.index)
-            waits = future is not None and not future.cancel()
-            if future is None:
-                room = self._reserve(view.nbytes, spare_ahead=False)
-            elif not waits:
-                del self._pending[view.index]
-                room = True
-        if future is not None and waits:
-            image = future.result()
-            with self._lock:
-                self.counts.reused += 1
-                self._ahead.discard(view.index)
-            return image
-        return self._load_reserved(view) if room else self._decode(view)
+        """The image of a view, not to be written to; its memory is free when no tensor uses it.
+
+        It is decoded here unless it is there, or another thread or rank is at it.
+        """
+        number, deadline = self._numbers[view.index], time.monotonic() + PATIENCE
+        while True:
+            found = self._planes.claim(number)
+            if isinstance(found, Tensor):
+                self._planes.count(Tally.REUSED)
+                return found
+            if found is Claim.YOURS and self._decode(number, view):
+                return self._planes.publish_and_lend(number)
+            if found is not Claim.BUSY or time.monotonic() > deadline:
+                return self._decode_apart(view)
+            time.sleep(_POLL)
 
     def prefetch(self, views: Iterable[View]) -> None:
-        """Loads views in the background, in this order, as far as the limit allows."""
-        with self._lock:
-            for view in views:
-                if view.index in self._images:
-                    self._ahead.add(view.index)
-                elif view.index not in self._pending:
-                    if not self._reserve(view.nbytes, spare_ahead=True):
-                        return
-                    self._ahead.add(view.index)
-                    self._pending[view.index] = self._pool.submit(self._load_reserved, view)
+        """Move the window of this rank to these views; the one needed first comes first.
+
+        They are loaded in the background as far as there is room that no window needs.
+        """
+        window = {self._numbers[view.index]: view for view in views}
+        for number in self._planes.want(window):
+            if number not in self._queued:
+                self._queued.add(number)
+                self._pool.submit(self._load_ahead, number, window[number])
 
     def close(self) -> None:
         """Ends the threads and lets all images go."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        with self._lock:
-            self._images.clear()
-            self._pending.clear()
-            self._ahead.clear()
-            self._reserved = 0
+        self._planes.close()
 
-    def _load_reserved(self, view: View) -> Tensor:
-        """Loads a view for which room has been reserved, and keeps it."""
+    def _load_ahead(self, number: int, view: View) -> None:
+        """Decode an image of the window, unless someone has. Faults are left for `get` to tell."""
+        self._queued.discard(number)
+        if not self._planes.wants(number):
+            return
+        if self._planes.claim_ahead(number) is Claim.YOURS:
+            with suppress(Exception):
+                if self._decode(number, view):
+                    self._planes.publish(number)
+
+    def _decode(self, number: int, view: View) -> bool:
+        """Decode a claimed image into its place; False if the system has no memory for it."""
         try:
-            image = self._decode(view)
-        except BaseException:
-            with self._lock:
-                self._pending.pop(view.index, None)
-                self._ahead.discard(view.index)
-                self._reserved -= view.nbytes
-            raise
-        with self._lock:
-            self._pending.pop(view.index, None)
-            if view.index in self._images:  # another thread was faster
-                self._reserved -= view.nbytes
-            return self._images.setdefault(view.index, image)
-
-    def _decode(self, view: View) -> Tensor:
-        image = self._load(view)
-        with self._lock:
-            self.counts.decoded += 1
-            self.counts.decoded_bytes += image.nbytes
-        return image
-
-    def _reserve(self, nbytes: int, spare_ahead: bool) -> bool:
-        """Makes room by dropping images, oldest first; False if that is not enough."""
-        if self._reserved + nbytes > self._limit:
-            self._drop([i for i in self._images if i not in self._ahead], nbytes)
-            if not spare_ahead:
-                self._drop(list(self._images), nbytes)
-        if self._reserved + nbytes > self._limit:
+            planes = self._planes.blank(number)
+        except OSError:
+            self._planes.give_up(number)
             return False
-        self._reserved += nbytes
-        self.counts.peak_bytes = max(self.counts.peak_bytes, self._reserved)
+        try:
+            self._load(view, planes)
+        except BaseException:
+            self._planes.give_up(number)
+            raise
+        self._count(view)
         return True
 
-    def _drop(self, candidates: list[int], nbytes: int) -> None:
-        for index in candidates:
-            if self._reserved + nbytes <= self._limit:
-                return
-            self._reserved -= self._images.pop(index).nbytes
-            self._ahead.discard(index)
+    def _decode_apart(self, view: View) -> Tensor:
+        planes = torch.empty(view.shape, dtype=torch.uint8)
+        self._load(view, planes)
+        self._count(view)
+        self._planes.count(Tally.APART)
+        return planes
+
+    def _count(self, view: View) -> None:
+        self._planes.count(Tally.DECODED)
+        self._planes.count(Tally.DECODED_BYTES, view.nbytes)

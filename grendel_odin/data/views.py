@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Protocol
 
@@ -60,9 +61,14 @@ class View:
         return self.mask_path is not None or self.warp is not None
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """[3, H, W] of the decoded image; [4, H, W] with its mask, if there is one."""
+        return 4 if self.masked else 3, self.camera.height, self.camera.width
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the decoded image, and of its mask if there is one."""
-        return (4 if self.masked else 3) * self.camera.width * self.camera.height
+        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,11 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from grendel_odin.config import UserError, exit_code, replacing
-from grendel_odin.model.ply import OFFSET, header_offset, vertex_chunks
-from grendel_odin.model.ply_header import read_header
-
-_NAMES = {"f4": "float", "f8": "double", "i4": "int", "u4": "uint", "i2": "short", "u2": "ushort"}
-_NAMES |= {"i1": "char", "u1": "uchar"}
+from grendel_odin.model.ply import OFFSET
+from grendel_odin.model.ply_header import header_bytes, open_ply
+from grendel_odin.model.ply_read import header_offset, vertex_chunks
 
 
 def write_in_input_frame(source: Path, target: Path) -> None:
@@ -29,8 +27,7 @@ def write_in_input_frame(source: Path, target: Path) -> None:
     Raises UserError if the file is no binary PLY with positions, or a file cannot be used.
     """
     try:
-        with open(source, "rb") as file:
-            header = read_header(file, source)
+        header = open_ply(source)
         names = header.row.names or ()
         if not set("xyz") <= set(names):
             raise UserError(f"{source}: its vertices have no x, y and z.")
@@ -38,12 +35,9 @@ def write_in_input_frame(source: Path, target: Path) -> None:
         kinds = {name: "f8" if name in offset else header.row[name].str[1:] for name in names}
         row = np.dtype([(name, "<" + kind) for name, kind in kinds.items()])
         kept = [text for text in header.comments if not text.startswith(OFFSET + " ")]
-        lines = ["ply", "format binary_little_endian 1.0", *(f"comment {text}" for text in kept)]
-        lines.append(f"element vertex {header.rows}")
-        lines += [f"property {_NAMES[kind]} {name}" for name, kind in kinds.items()]
         with replacing(target) as out:
-            out.write("\n".join([*lines, "end_header", ""]).encode("ascii", "replace"))
-            for _, chunk in vertex_chunks(header, source):
+            out.write(header_bytes(header.rows, row, kept))
+            for _, chunk in vertex_chunks(header, source, range(header.rows)):
                 moved = chunk.astype(row)
                 for name, value in offset.items():
                     moved[name] += value

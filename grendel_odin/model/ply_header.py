@@ -1,8 +1,9 @@
-"""The header of a binary PLY file, read without trusting it."""
+"""The header of a binary PLY file, written, and read without trusting it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +21,9 @@ _TYPES = {
     **{"float32": "f4", "float64": "f8"},
 }
 
+_NAMES = {"f4": "float", "f8": "double", "i4": "int", "u4": "uint", "i2": "short", "u2": "ushort"}
+_NAMES |= {"i1": "char", "u1": "uchar"}
+
 
 @dataclass(frozen=True, slots=True)
 class PlyHeader:
@@ -31,6 +35,29 @@ class PlyHeader:
     offset: int
     """Byte at which the first row starts."""
     comments: tuple[str, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """Byte after the last row."""
+        return self.offset + self.rows * self.row.itemsize
+
+
+def open_ply(path: Path) -> PlyHeader:
+    """The header of a file. Raises UserError as `read_header`, and if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return read_header(file, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot read the PLY ({error.strerror or error}).") from error
+
+
+def header_bytes(rows: int, row: np.dtype[Any], comments: Sequence[str] = ()) -> bytes:
+    """The header of a file whose body is so many little-endian rows of this structured type."""
+    lines = ["ply", "format binary_little_endian 1.0"]
+    lines += [f"comment {' '.join(comment.split())}" for comment in comments]
+    lines.append(f"element vertex {rows}")
+    lines += [f"property {_NAMES[row[name].str[1:]]} {name}" for name in row.names or ()]
+    return "\n".join([*lines, "end_header", ""]).encode("ascii", "replace")
 
 
 def read_header(file: BinaryIO, path: Path) -> PlyHeader:
@@ -100,11 +127,10 @@ def _row_type(properties: list[list[str]], byte_order: str, path: Path) -> np.dt
 
 
 def _check_size(header: PlyHeader, size: int, path: Path) -> None:
-    needed = header.offset + header.rows * header.row.itemsize
-    if size < needed:
+    if size < header.end:
         raise UserError(
-            f"{path}: cut short: its header promises {header.rows} primitives in {needed} bytes, "
-            f"the file has {size}. Next: copy or export it again."
+            f"{path}: cut short: its header promises {header.rows} primitives in {header.end} "
+            f"bytes, the file has {size}. Next: copy or export it again."
         )
 
 

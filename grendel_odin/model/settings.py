@@ -20,3 +20,10 @@ class ModelSettings:
     max_primitives: int = setting(
         0, "Most primitives that the model may hold; 0 means no cap.", min=0
     )
+    memory_limit: float = setting(
+        0.9,
+        "Share of a node's memory, in use by whatever program, beyond which primitives do not "
+        "multiply; growth resumes when memory is free again. 0: no guard.",
+        min=0.0,
+        max=1.0,
+    )

@@ -48,9 +48,10 @@ class Rates:
         self.eps = settings.eps / math.sqrt(power)
         self.gradient_scale = 1.0 if mode is LrScaleMode.ACCUMU else 1.0 / batch_size
 
+        geometry = scale * settings.geometry_lr_scale
         self._means_span = (
-            settings.means_lr * extent * scale,
-            settings.means_lr_final * extent * scale,
+            settings.means_lr * extent * geometry,
+            settings.means_lr_final * extent * geometry,
         )
         self._means_steps = settings.means_lr_max_steps * schedule_scale
         self._means_columns = layout["means"].columns
@@ -63,7 +64,8 @@ class Rates:
             "shN": settings.shN_lr,
         }
         for name, rate in fields.items():
-            self._constant[layout[name].columns] = rate * scale
+            factor = geometry if name == "scales" else scale
+            self._constant[layout[name].columns] = rate * factor
 
     def means(self, iteration: int) -> float:
         """Rate of the means at an iteration (an image count; the first image of the unit)."""

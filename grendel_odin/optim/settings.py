@@ -44,6 +44,7 @@ class OptimSettings:
     opacities_lr: float = setting(0.05, "Rate of opacity logits.", min=0.0)
     sh0_lr: float = setting(2.5e-3, "Rate of the SH coefficients of degree 0.", min=0.0)
     shN_lr: float = setting(1.25e-4, "Rate of the higher SH coefficients.", min=0.0)
+    geometry_lr_scale: float = setting(1.0, "Factor of the rates of means and scales.", min=0.0)
     lr_scale_mode: LrScaleMode = setting(
         LrScaleMode.SQRT,
         "Rule for batches of B views: sqrt (rates x sqrt(B), betas to the power B), "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
@@ -30,6 +32,32 @@ class CountedCosts:
         )
         blending = self._known.get(view.index)
         return pixels if blending is None else pixels + blending
+
+    def measure(self, evaluations: Tensor, seconds: float) -> Tensor:
+        """[T] int64: what ranks tell of a strip that took so many evaluations, and so long."""
+        return evaluations
+
+    def memory(self) -> dict[str, Tensor]:
+        """What is known, as int64 tensors that `recall` takes back."""
+        return {
+            f"{name}.{part}": values
+            for name, costs in (("known", self._known), ("latest", self._latest))
+            for part, values in (
+                ("views", torch.tensor(list(costs), dtype=torch.int64)),
+                ("rows", torch.tensor([len(each) for each in costs.values()], dtype=torch.int64)),
+                ("costs", torch.cat([torch.empty(0, dtype=torch.int64), *costs.values()])),
+            )
+        }
+
+    def recall(self, memory: Mapping[str, Tensor], views: Sequence[View]) -> None:
+        """Take `memory` back; what was learnt of a view at another size is left out."""
+        sizes = {view.index: tile_rows(view.camera.height) for view in views}
+        for name, costs in (("known", self._known), ("latest", self._latest)):
+            rows = memory[f"{name}.rows"].tolist()
+            parts = torch.split(memory[f"{name}.costs"], rows)
+            for view, part in zip(memory[f"{name}.views"].tolist(), parts, strict=True):
+                if sizes.get(view) == len(part):
+                    costs[view] = part
 
     def learn(self, views: list[View], evaluations: list[Tensor]) -> None:
         """Evaluations [T] int64 of the views of a unit that was just rendered."""

@@ -8,21 +8,24 @@ in the order of the view.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from grendel_odin import _kernels
 from grendel_odin.data.cameras import Camera
+from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel.assign import assign
+from grendel_odin.parallel.sharing import Fold, Share, pixel_rows, union
 from grendel_odin.parallel.strips import Strip, cut
 from grendel_odin.parallel.world import World
 from grendel_odin.render.losses import HALO
 from grendel_odin.render.protocol import (
     SPLAT_WIDTH,
-    TILE,
-    Rect,
     Renderer,
+    RowGradients,
     Splats,
     SplatSums,
     tile_rows,
@@ -32,128 +35,107 @@ PAYLOAD_WIDTH = SPLAT_WIDTH + 1
 """Floats of a splat that travels: its columns and its key."""
 
 
-@dataclass(slots=True)
-class Share:
-    """A strip that this rank renders, with the splats that touch it or its halo."""
-
-    strip: Strip
-    camera: Camera
-    splats: Splats
-    """By source rank; `rows` and `radii` did not travel and are empty."""
-    counts: list[int]
-    """Number of splats from each rank."""
-
-    @property
-    def rows(self) -> range:
-        """Pixel rows of the strip."""
-        return _rows(self.strip, self.camera)
-
-    @property
-    def rows_with_halo(self) -> range:
-        """Pixel rows that its loss reads."""
-        return _rows(self.strip, self.camera, HALO)
-
-    def rect(self, rows: range) -> Rect:
-        """Some rows of the view, in full width."""
-        return Rect(0, rows.start, self.camera.width, len(rows))
-
-
 class Hybrid:
-    """The exchange of one unit at a time; the calls of a unit come in order, on all ranks alike."""
+    """`Sharing` in which every rank keeps the rows that it owns, and no others."""
 
     def __init__(self, world: World, renderer: Renderer) -> None:
-        self.world, self.renderer = world, renderer
-        self.bytes_sent = 0
+        self.world = self.owners = world
+        self.renderer = renderer
         self._strips: list[Strip] = []
-        self._splats: list[Splats] = []
+        self._views = 0
+        self._fixed = False
+        self._splats: Mapping[int, Splats] = {}
         self._sent: list[Tensor] = []
 
-    def plan(self, costs: Sequence[Tensor]) -> list[Strip]:
-        """Cut the unit; costs are those of the tile rows of each view, alike on all ranks.
-
-        Gives the strips of this rank.
-        """
+    def plan(self, costs: Sequence[Tensor]) -> None:
+        """Cut the unit into one share for each rank; who gets which is seen when splats are."""
         self._strips = cut([cost.numpy() for cost in costs], self.world.size)
-        return [strip for strip in self._strips if strip.rank == self.world.rank]
+        self._views, self._fixed = len(costs), False
 
     def plan_whole_views(self, cameras: Sequence[Camera]) -> None:
-        """One view for each rank, as an evaluation wants it."""
+        """See Sharing.plan_whole_views."""
         self._strips = [
             Strip(number, 0, tile_rows(camera.height), number)
             for number, camera in enumerate(cameras)
         ]
+        self._views, self._fixed = len(cameras), True
 
-    def send(self, cameras: Sequence[Camera], splats: list[Splats]) -> list[Share]:
-        """Splats of own rows, view by view, to the strips that they may touch; gives own strips."""
+    def views_here(self) -> Sequence[int]:
+        """All of the unit."""
+        return range(self._views)
+
+    def send(self, cameras: Sequence[Camera], splats: Mapping[int, Splats]) -> list[Share]:
+        """See Sharing.send."""
         self._splats = splats
         if self.world.size == 1:
-            self._sent = [torch.arange(len(view), dtype=torch.int32) for view in splats]
+            self._sent = [_everything(splats[strip.view]) for strip in self._strips]
             return [
                 Share(strip, cameras[strip.view], splats[strip.view], [len(splats[strip.view])])
                 for strip in self._strips
             ]
-        ranges = [self.renderer.row_ranges(view) for view in splats]
+        ranges = {view: self.renderer.row_ranges(each) for view, each in splats.items()}
         self._sent = [
-            _touching(ranges[strip.view], _rows(strip, cameras[strip.view], HALO))
+            _touching(ranges[strip.view], pixel_rows(strip, cameras[strip.view], HALO))
             for strip in self._strips
         ]
         counts = self.world.gather_integers(torch.tensor([len(sent) for sent in self._sent]))
-        payloads = [
-            _pack(splats[strip.view], sent)
-            for strip, sent in zip(self._strips, self._sent, strict=True)
+        if not self._fixed:
+            self._give_out(counts)
+        outgoing = [self._pack(rank) for rank in range(self.world.size)]
+        own = self._own()
+        lengths: list[list[int]] = counts[:, own].tolist()
+        sizes = [PAYLOAD_WIDTH * sum(each) for each in lengths]
+        incoming = self.world.swap(outgoing, sizes, "exchange")
+        pieces = [_unpack(flat, each) for flat, each in zip(incoming, lengths, strict=True)]
+        return [
+            Share(
+                self._strips[number],
+                cameras[self._strips[number].view],
+                _joined([each[place] for each in pieces]),
+                [each[place] for each in lengths],
+            )
+            for place, number in enumerate(own)
         ]
-        incoming = self._exchange_by_strip(payloads, counts, PAYLOAD_WIDTH)
-        shares = []
-        for number in self._own():
-            strip = self._strips[number]
-            pieces = [incoming[rank][number] for rank in range(self.world.size)]
-            received = _unpack(torch.cat(pieces))
-            lengths = counts[:, number].tolist()
-            shares.append(Share(strip, cameras[strip.view], received, lengths))
-        return shares
 
-    def tops(self, share: Share) -> Tensor:
-        """[M] bool: splats whose first tile row lies in the share, see Renderer.strip_sums."""
-        if share.strip.first == 0:
-            return torch.ones(len(share.splats), dtype=torch.bool)
-        return self.renderer.row_ranges(share.splats)[:, 0] >= share.rows.start
-
-    def take_back(self, shares: Sequence[Share], sums: Sequence[SplatSums]) -> list[Tensor]:
-        """Sums of own strips to the owners of their splats; gives gradients [M, 10] by view."""
-        size, own = self.world.size, self._own()
-        if size == 1:
-            return [
-                self.renderer.gather_sums(view, [(sent, each)])
-                for view, sent, each in zip(self._splats, self._sent, sums, strict=True)
-            ]
-        counts = {
-            number: torch.split(each.counts, share.counts)
-            for number, share, each in zip(own, shares, sums, strict=True)
-        }
-        values = {
-            number: torch.split(each.values, [int(part.sum()) for part in counts[number]])
-            for number, each in zip(own, sums, strict=True)
-        }
-        mine = [len(sent) for sent in self._sent]
-        returned = self._return_by_strip(
-            {number: [part[:, None].float() for part in counts[number]] for number in own},
-            [[mine[n] for n in self._of(rank)] for rank in range(size)],
-            1,
-        )
-        numbers = {number: part[:, 0].int() for number, part in returned.items()}
-        totals = [[int(numbers[n].sum()) for n in self._of(rank)] for rank in range(size)]
-        rows = self._return_by_strip(
-            {number: list(values[number]) for number in own}, totals, SPLAT_WIDTH
-        )
-        gradients = []
-        for view, splats in enumerate(self._splats):
+    def take_back(self, shares: Sequence[Share], sums: Sequence[SplatSums]) -> dict[int, Tensor]:
+        """See Sharing.take_back."""
+        returned = list(sums) if self.world.size == 1 else self._return(shares, sums)
+        gradients = {}
+        for view, splats in self._splats.items():
             strips = [
-                (self._sent[number], SplatSums(numbers[number], rows[number]))
+                (self._sent[number], returned[number])
                 for number, strip in enumerate(self._strips)
                 if strip.view == view
             ]
-            gradients.append(self.renderer.gather_sums(splats, strips))
+            gradients[view] = self.renderer.gather_sums(splats, strips)
         return gradients
+
+    def row_gradients(
+        self,
+        active: Mapping[int, Tensor],
+        fold: Fold,
+        blank: Callable[[Tensor], RowGradients],
+        kept: int,
+    ) -> RowGradients:
+        """See Sharing.row_gradients: all is here already."""
+        gradients = blank(union(list(active.values()), kept))
+        for view in active:
+            fold(view, gradients)
+        return gradients
+
+    def total(self, rows: Tensor) -> Tensor:
+        """See Sharing.total: every view was gathered by the owner of its rows."""
+        return rows
+
+    def check(self, table: PrimitiveTable) -> None:
+        """See Sharing.check: no row is kept twice."""
+
+    def _give_out(self, counts: Tensor) -> None:
+        """Shares to the ranks that hold most of their splats; counts [R, S] by rank and strip."""
+        places = torch.tensor([strip.rank for strip in self._strips])
+        local = counts.new_zeros(self.world.size, int(places.max()) + 1)
+        ranks = assign(local.index_add_(1, places, counts))
+        self._strips = [replace(strip, rank=ranks[strip.rank]) for strip in self._strips]
 
     def _own(self) -> list[int]:
         return self._of(self.world.rank)
@@ -162,68 +144,72 @@ class Hybrid:
         """Numbers of a rank's strips."""
         return [number for number, strip in enumerate(self._strips) if strip.rank == rank]
 
-    def _exchange_by_strip(
-        self, payloads: list[Tensor], counts: Tensor, width: int
-    ) -> list[dict[int, Tensor]]:
-        """Payload [n, width] of each strip to its rank; what came, by source rank and strip."""
-        own, size = self._own(), self.world.size
-        outgoing = [_cat([payloads[n] for n in self._of(rank)], width) for rank in range(size)]
-        lengths = [[int(counts[rank, n]) for n in own] for rank in range(size)]
-        incoming = self._swap(outgoing, [sum(each) for each in lengths], width)
-        return [
-            dict(zip(own, torch.split(incoming[rank], lengths[rank]), strict=True))
-            for rank in range(size)
+    def _pack(self, rank: int) -> Tensor:
+        """What a rank's strips get from here, strip after strip."""
+        numbers = self._of(rank)
+        lengths = [PAYLOAD_WIDTH * len(self._sent[number]) for number in numbers]
+        flat = torch.empty(sum(lengths))
+        for number, part in zip(numbers, torch.split(flat, lengths), strict=True):
+            splats = self._splats[self._strips[number].view]
+            _kernels.take_splats(splats.values, splats.keys, self._sent[number], part)
+        return flat
+
+    def _return(self, shares: Sequence[Share], sums: Sequence[SplatSums]) -> list[SplatSums]:
+        """Sums of own strips to the owners of their splats; gives those of own splats by strip."""
+        ranks, mine = range(self.world.size), [len(sent) for sent in self._sent]
+        parts = [
+            torch.split(each.counts, share.counts) for share, each in zip(shares, sums, strict=True)
         ]
+        outgoing = [_cat([each[rank] for each in parts], torch.int16) for rank in ranks]
+        lengths = [[mine[number] for number in self._of(rank)] for rank in ranks]
+        numbers = self.world.swap(outgoing, [sum(each) for each in lengths], "return")
 
-    def _return_by_strip(
-        self, parts: dict[int, list[Tensor]], lengths: list[list[int]], width: int
-    ) -> dict[int, Tensor]:
-        """Rows [n, width] of own strips, by source rank, to these ranks; what came, by strip."""
-        size = self.world.size
-        outgoing = [_cat([each[rank] for each in parts.values()], width) for rank in range(size)]
-        incoming = self._swap(outgoing, [sum(each) for each in lengths], width)
-        came = {}
-        for rank in range(size):
-            pieces = torch.split(incoming[rank], lengths[rank])
-            came.update(dict(zip(self._of(rank), pieces, strict=True)))
-        return came
+        values = [
+            torch.split(each.values.view(-1), [SPLAT_WIDTH * int(n.sum()) for n in part])
+            for part, each in zip(parts, sums, strict=True)
+        ]
+        totals = [SPLAT_WIDTH * int(each.sum()) for each in numbers]
+        outgoing = [_cat([each[rank] for each in values], torch.float32) for rank in ranks]
+        rows = self.world.swap(outgoing, totals, "return")
 
-    def _swap(self, outgoing: list[Tensor], rows: list[int], width: int) -> list[Tensor]:
-        incoming = [torch.empty(n, width) for n in rows]
-        incoming[self.world.rank] = outgoing[self.world.rank]
-        self.bytes_sent += sum(
-            4 * part.numel() for rank, part in enumerate(outgoing) if rank != self.world.rank
-        )
-        self.world.exchange(outgoing, incoming)
-        return incoming
+        returned: dict[int, SplatSums] = {}
+        for rank in ranks:
+            counts = [part.int() for part in torch.split(numbers[rank], lengths[rank])]
+            widths = [SPLAT_WIDTH * int(part.sum()) for part in counts]
+            flats = torch.split(rows[rank], widths)
+            for number, count, flat in zip(self._of(rank), counts, flats, strict=True):
+                returned[number] = SplatSums(count, flat.view(-1, SPLAT_WIDTH))
+        return [returned[number] for number in range(len(self._strips))]
 
 
-def _rows(strip: Strip, camera: Camera, halo: int = 0) -> range:
-    """Pixel rows of a strip, and so many more on either side as far as the view goes."""
-    bottom = min(TILE * strip.last, camera.height)
-    return range(max(0, TILE * strip.first - halo), min(camera.height, bottom + halo))
+def _everything(splats: Splats) -> Tensor:
+    return torch.arange(len(splats), dtype=torch.int32)
 
 
 def _touching(ranges: Tensor, rows: range) -> Tensor:
     """[m] int32: positions of the splats that may touch some of the rows."""
-    touches = (ranges[:, 0] < rows.stop) & (ranges[:, 1] >= rows.start)
-    return touches.nonzero().squeeze(1).int()
+    positions = torch.empty(len(ranges), dtype=torch.int32)
+    return positions[: _kernels.touching(ranges, rows.start, rows.stop, positions)]
 
 
-def _pack(splats: Splats, positions: Tensor) -> Tensor:
-    """[m, 11]: columns and the bits of the key."""
-    keys = splats.keys[positions.long()].view(torch.float32)
-    return torch.cat([splats.values[positions.long()], keys[:, None]], 1)
+def _unpack(flat: Tensor, lengths: list[int]) -> list[tuple[Tensor, Tensor]]:
+    """Values [n, 10] and keys [n] of the splats of each strip that one rank has sent."""
+    pieces = []
+    for part in torch.split(flat, [PAYLOAD_WIDTH * n for n in lengths]):
+        keys = len(part) // PAYLOAD_WIDTH * SPLAT_WIDTH
+        pieces.append((part[:keys].view(-1, SPLAT_WIDTH), part[keys:].view(torch.int32)))
+    return pieces
 
 
-def _unpack(payload: Tensor) -> Splats:
+def _joined(pieces: list[tuple[Tensor, Tensor]]) -> Splats:
+    """Of several ranks; rows and radii did not travel."""
     return Splats(
-        payload[:, :SPLAT_WIDTH].contiguous(),
-        payload[:, SPLAT_WIDTH].contiguous().view(torch.int32),
+        torch.cat([values for values, _ in pieces]),
+        torch.cat([keys for _, keys in pieces]),
         rows=torch.empty(0, dtype=torch.int32),
         radii=torch.empty(0, 2, dtype=torch.int32),
     )
 
 
-def _cat(parts: list[Tensor], width: int) -> Tensor:
-    return torch.cat([torch.empty(0, width), *parts])
+def _cat(parts: list[Tensor], dtype: torch.dtype) -> Tensor:
+    return torch.cat([torch.empty(0, dtype=dtype), *(part.to(dtype) for part in parts)])

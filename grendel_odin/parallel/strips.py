@@ -15,6 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from grendel_odin import _kernels
+
 HALO_SHARE = 0.22
 """Cost of a halo against that of the tile row that it reaches into: 10 of 16 rows, and blending
 without its backward pass is about a third of the whole."""
@@ -38,49 +40,14 @@ def cut(costs: Sequence[NDArray[np.int64]], ranks: int) -> list[Strip]:
     """
     rows = np.concatenate([np.maximum(cost, 1) for cost in costs]).astype(np.float64)
     borders = np.cumsum([0, *(len(cost) for cost in costs)])
-    if ranks == 1:
-        return _strips([(0, len(rows))], borders)
-    low, high = float(rows.max()), float(rows.sum())
-    shares = _shares(rows, borders, high)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        attempt = _shares(rows, borders, middle)
-        if len(attempt) <= ranks:
-            shares, high = attempt, middle
-        else:
-            low = middle
-        if high - low < 1e-3 * high:
-            break
-    return _strips(shares, borders)
-
-
-def _shares(
-    rows: NDArray[np.float64], borders: NDArray[np.int64], limit: float
-) -> list[tuple[int, int]]:
-    """Greedy contiguous shares [first, last) whose costs stay within the limit where they can."""
-    inside = np.ones(len(rows) + 1, dtype=bool)
-    inside[borders] = False
-    shares, first = [], 0
-    while first < len(rows):
-        cost = rows[first] + HALO_SHARE * rows[first - 1] * inside[first]
-        last = first + 1
-        best = last
-        while last < len(rows) and cost + rows[last] <= limit:
-            cost += rows[last]
-            last += 1
-            below = HALO_SHARE * rows[last] if last < len(rows) and inside[last] else 0.0
-            if cost + below <= limit:
-                best = last
-        shares.append((first, best))
-        first = best
-    return shares
-
-
-def _strips(shares: list[tuple[int, int]], borders: NDArray[np.int64]) -> list[Strip]:
-    strips = []
-    for rank, (first, last) in enumerate(shares):
-        for view, (start, end) in enumerate(pairwise(borders)):
-            top, bottom = max(first, int(start)), min(last, int(end))
-            if top < bottom:
-                strips.append(Strip(view, top - int(start), bottom - int(start), rank))
+    begins = np.zeros(len(rows) + 1, dtype=np.uint8)
+    begins[borders] = 1
+    ends = _kernels.cut(rows, begins, HALO_SHARE, ranks)
+    strips, view = [], 0
+    for rank, (first, last) in enumerate(pairwise([0, *ends])):
+        while first < last:
+            start, stop = int(borders[view]), min(last, int(borders[view + 1]))
+            strips.append(Strip(view, first - start, stop - start, rank))
+            view += stop == borders[view + 1]
+            first = stop
     return strips

@@ -1,34 +1,24 @@
-"""Joins the processes of a run: torchrun, srun, or one process alone."""
+"""The processes of a run and what they do together."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from grendel_odin.config import UserError
+from grendel_odin.config import BrokenRun, UserError
+from grendel_odin.parallel.watch import Watch
+from grendel_odin.parallel.wire import Wire
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a launcher says that this process stands."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    address: str
-    port: int
+_EXIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +30,30 @@ class World:
     local_rank: int = 0
     local_size: int = 1
 
+    wire: Wire | None = None
+    """To the other ranks; none in a process on its own."""
+    twin: bool = False
+    """Whether another process holds the same and speaks and writes for it, too."""
+    cores: int = 0
+    """This rank's share of the cores that it may use; 0: all of them."""
+    hosts: tuple[str, ...] = ()
+    """By rank; empty for a process on its own."""
+    watch: Watch | None = None
+    """Over the other ranks."""
+
     def gather_integers(self, row: Tensor) -> Tensor:
         """[R, n] int64: the rows [n] of all ranks."""
-        if self.size == 1:
-            return row[None]
-        rows = [torch.empty_like(row) for _ in range(self.size)]
-        with self.naming("gather_integers"):
-            dist.all_gather(rows, row)
-        return torch.stack(rows)
+        return self._gather(row, "gather_integers")
 
     def sum_disjoint(self, values: Tensor) -> Tensor:
         """In place: the sum over ranks, where at most one rank holds a number that is not zero."""
         if self.size > 1:
-            with self.naming("sum_disjoint"):
-                dist.all_reduce(values)
+            torch.sum(self._gather(values, "sum_disjoint"), 0, out=values)
         return values
 
     def sum_counts(self, *counts: int) -> list[int]:
         """Sums over ranks of a few integers."""
-        rows = self.gather_integers(torch.tensor(counts))
+        rows = self._gather(torch.tensor(counts), "sum_counts")
         sums: list[int] = rows.sum(0).tolist()
         return sums
 
@@ -67,17 +62,42 @@ class World:
         lengths = self.gather_integers(torch.tensor([len(rows)]))[:, 0].tolist()
         incoming = [rows.new_empty(n, *rows.shape[1:]) for n in lengths]
         incoming[self.rank] = rows
-        self.exchange([rows] * self.size, incoming)
+        self.exchange([rows] * self.size, incoming, "gather_rows")
         return incoming
 
     def first_text(self, text: str) -> str:
         """The text of the lowest rank that has one; empty if no rank has."""
-        if self.size == 1:
-            return text
-        texts: list[str] = [""] * self.size
-        with self.naming("first_text"):
-            dist.all_gather_object(texts, text)
-        return next((each for each in texts if each), "")
+        texts = self.gather_rows(torch.tensor(list(text.encode()), dtype=torch.uint8))
+        return next((bytes(each.tolist()).decode() for each in texts if len(each)), "")
+
+    def exchange(
+        self, outgoing: list[Tensor], incoming: list[Tensor], operation: str = "exchange"
+    ) -> None:
+        """Wire.exchange. Raises BrokenRun if a rank was lost, or failed."""
+        if self.wire is None:
+            return
+        others = (each.nbytes for rank, each in enumerate(outgoing) if rank != self.rank)
+        self.wire.bytes_sent += sum(others)
+        if self.watch is None:
+            self.wire.exchange(outgoing, incoming)
+            return
+        with self.watch.inside(operation):
+            self.wire.exchange(outgoing, incoming)
+
+    def swap(self, outgoing: list[Tensor], sizes: Sequence[int], operation: str) -> list[Tensor]:
+        """Flat tensors from all ranks, of known sizes, for those that go to them; its own stays."""
+        incoming = [outgoing[self.rank].new_empty(size) for size in sizes]
+        incoming[self.rank] = outgoing[self.rank]
+        self.exchange(outgoing, incoming, operation)
+        return incoming
+
+    def _gather(self, values: Tensor, operation: str) -> Tensor:
+        """[R, ...]: equally shaped values of all ranks."""
+        values = values.contiguous()
+        gathered = values.new_empty(self.size, *values.shape)
+        gathered[self.rank] = values
+        self.exchange([values] * self.size, list(gathered), operation)
+        return gathered
 
     def together(self, run: Callable[[], T]) -> T:
         """What `run` returns; a UserError of one rank is raised on all, so that none waits."""
@@ -85,112 +105,86 @@ class World:
         try:
             made = run()
         except UserError as error:
-            problem = str(error)
+            where = f"rank {self.rank} ({self.hosts[self.rank]}): " if self.hosts else ""
+            problem = f"{where * (self.rank > 0)}{error}"
         if found := self.first_text(problem):
-            raise UserError(found)
+            raise self.agreed(found)
         return cast(T, made)
+
+    def agreed(self, problem: str) -> UserError:
+        """For all ranks to raise alike."""
+        error = UserError(problem)
+        if self.size > 1:
+            error.agreed, error.said = True, not self.is_main
+        return error
+
+    @contextmanager
+    def ending_all(self) -> Iterator[None]:
+        """While entered, an error of this rank alone ends all ranks, which say why."""
+        try:
+            yield
+        except BrokenRun:
+            raise
+        except Exception as error:
+            lone = not (isinstance(error, UserError) and (error.agreed or error.said))
+            if self.watch and lone:
+                known = isinstance(error, UserError)
+                self.watch.fail(str(error) if known else f"{type(error).__name__}: {error}")
+                if isinstance(error, UserError):
+                    error.said = True
+            raise
+
+    @contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """While entered, a rank that does not answer for so long counts as lost."""
+        if self.wire is None:
+            yield
+            return
+        before, self.wire.timeout_s = self.wire.timeout_s, seconds
+        try:
+            yield
+        finally:
+            self.wire.timeout_s = before
 
     def on_main(self, run: Callable[[], object]) -> None:
         """Runs on the main rank, while the others wait; as `together`."""
         self.together(run if self.is_main else lambda: None)
 
     @property
+    def bytes_sent(self) -> int:
+        """By this rank to others, so far."""
+        return self.wire.bytes_sent if self.wire else 0
+
+    @property
     def is_main(self) -> bool:
         """Whether this rank speaks and writes for all."""
-        return self.rank == 0
+        return self.rank == 0 and not self.twin
 
-    def exchange(self, outgoing: list[Tensor], incoming: list[Tensor]) -> None:
-        """Send outgoing[r] to rank r and fill incoming[r] from it; both know all sizes.
+    def tell(self, listener: Callable[[str], None]) -> None:
+        """Where the reason goes if another rank ends the run: a log."""
+        if self.watch:
+            self.watch.tell = listener
 
-        Receives are posted before sends, so both directions of a link are busy at once; tensors
-        without elements are not sent. This rank's own pair is left to the caller.
-        """
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        with self.naming("exchange"):
-            pending = [dist.irecv(incoming[r], r) for r in others if incoming[r].numel()]
-            pending += [dist.isend(outgoing[r], r) for r in others if outgoing[r].numel()]
-            for work in pending:
-                if work is not None:
-                    work.wait()
+    def remember(self, text: str) -> None:
+        """What is worth knowing then: where the last model lies."""
+        if self.watch:
+            self.watch.last_words = text
+
+    def wired(self, wire: Wire) -> World:
+        """Ready for collectives."""
+        return replace(self, wire=wire)
 
     def close(self) -> None:
-        """Leave the process group."""
-        if self.size > 1 and dist.is_initialized():
+        """Part from the others."""
+        broken = self.watch is not None and self.watch.verdict is not None
+        if self.watch:
+            self.watch.close()
+        if broken:  # what is left of the connections must not hold the process up
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            faulthandler.dump_traceback_later(_EXIT_S, exit=True, file=nowhere)
+        elif self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
-
-    @contextmanager
-    def naming(self, operation: str) -> Iterator[None]:
-        """Errors inside name this rank and the operation."""
-        try:
-            yield
-        except RuntimeError as error:
-            raise UserError(
-                f"rank {self.rank} of {self.size}: {operation} failed: {_first_line(error)}. "
-                "Another rank may have stopped; see logs/rank_*.log"
-            ) from error
 
 
 ALONE = World()
 """A process on its own."""
-
-
-def join_world(timeout_s: float, environment: Mapping[str, str] = os.environ) -> World:
-    """The world that the launcher describes, its process group ready (gloo).
-
-    Raises UserError if the ranks cannot find each other.
-    """
-    place = find_place(environment)
-    if place is None or place.size == 1:
-        return ALONE
-    try:
-        dist.init_process_group(
-            "gloo",
-            init_method=f"tcp://{place.address}:{place.port}",
-            rank=place.rank,
-            world_size=place.size,
-            timeout=timedelta(seconds=timeout_s),
-        )
-    except (RuntimeError, ValueError) as error:
-        raise UserError(
-            f"rank {place.rank} of {place.size} cannot join the others at "
-            f"{place.address}:{place.port}: {_first_line(error)}. Check that the host name "
-            "resolves on every node, that the port is free (torchrun --standalone picks one), and "
-            "that GLOO_SOCKET_IFNAME, if set, names one network interface"
-        ) from error
-    return World(place.rank, place.size, place.local_rank, place.local_size)
-
-
-def find_place(environment: Mapping[str, str]) -> Place | None:
-    """Of torchrun's variables, or else of Slurm's; None for a process on its own."""
-    if "RANK" in environment and "WORLD_SIZE" in environment:
-        return Place(
-            int(environment["RANK"]),
-            int(environment["WORLD_SIZE"]),
-            int(environment.get("LOCAL_RANK", 0)),
-            int(environment.get("LOCAL_WORLD_SIZE", 1)),
-            environment.get("MASTER_ADDR", "127.0.0.1"),
-            int(environment.get("MASTER_PORT", 29500)),
-        )
-    if "SLURM_PROCID" in environment and int(environment.get("SLURM_NTASKS", 1)) > 1:
-        size, nodes = int(environment["SLURM_NTASKS"]), int(environment.get("SLURM_NNODES", 1))
-        return Place(
-            int(environment["SLURM_PROCID"]),
-            size,
-            int(environment.get("SLURM_LOCALID", 0)),
-            -(-size // nodes),
-            first_host(environment.get("SLURM_STEP_NODELIST", environment["SLURM_NODELIST"])),
-            20000 + int(environment.get("SLURM_JOB_ID", 0)) % 10000,
-        )
-    return None
-
-
-def first_host(nodes: str) -> str:
-    """First name of a Slurm node list such as `gpu[03-07,12],login1`."""
-    match = re.match(r"([^,\[]+)(?:\[(\d+))?", nodes)
-    if match is None:
-        raise UserError(f"SLURM_NODELIST={nodes!r} names no host; start the run with torchrun")
-    return match.group(1) + (match.group(2) or "")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")

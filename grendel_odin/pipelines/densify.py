@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +17,8 @@ from grendel_odin.config import setting
 from grendel_odin.model.ids import child_ids
 from grendel_odin.model.table import GAUSSIAN, PrimitiveTable
 from grendel_odin.parallel.world import World
+from grendel_odin.pipelines.growth import Choice, Room
+from grendel_odin.pipelines.memory import NO_GUARD, MemoryGuard
 from grendel_odin.pipelines.state import TrainingState
 
 SCALES = GAUSSIAN["scales"].columns
@@ -29,10 +30,16 @@ _FEWEST_LEFT = 0.1
 class DensifySettings:
     """When and how the number of primitives changes; train.schedule_scale stretches iterations."""
 
+    enabled: bool = setting(
+        True, "Whether primitives are cloned, split and pruned, and opacities reset, at all."
+    )
     refine_start_iter: int = setting(500, "Densify after this iteration.", min=0)
-    refine_stop_iter: int = setting(15000, "Densify and reset opacity before this one.", min=0)
+    refine_stop_iter: int = setting(15000, "Densify before this iteration.", min=0)
     refine_every: int = setting(100, "Iterations from one densification to the next.", min=1)
     reset_every: int = setting(3000, "Iterations from one opacity reset to the next.", min=1)
+    reset_stop_iter: int = setting(
+        0, "Reset opacity before this one; 0 stands for refine_stop_iter.", min=0
+    )
     grow_grad2d: float = setting(
         2e-4,
         "Mean gradient of the 2D mean, in NDC units, from which a primitive is cloned or split.",
@@ -58,6 +65,16 @@ class DensifySettings:
         "3DGS does not).",
     )
 
+    @property
+    def stop(self) -> int:
+        """Densification takes place before this iteration."""
+        return self.refine_stop_iter if self.enabled else 0
+
+    @property
+    def reset_stop(self) -> int:
+        """Opacity is reset before this iteration."""
+        return (self.reset_stop_iter or self.stop) if self.enabled else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Densification:
@@ -72,6 +89,8 @@ class Densification:
     """Whether pruning was left out because no row would have remained."""
     kept_large: bool = False
     """Whether large rows were kept because hardly any other would have remained."""
+    held_back: int = 0
+    """Candidates that the memory guard left no room for."""
     num_primitives: int = field(default=0, compare=False)
     """Rows afterwards."""
 
@@ -85,6 +104,7 @@ class Rules:
     max_primitives: int
     """0: no limit."""
     prune_large: bool
+    memory: MemoryGuard = NO_GUARD
 
     def large(self, values: Tensor, share: float) -> Tensor:
         """[n] whether a row's largest scale exceeds a share of the extent."""
@@ -98,20 +118,13 @@ class Rules:
             return faint
         return faint | self.large(values, self.settings.prune_scale3d)
 
-    def growing(self, state: TrainingState, world: World) -> tuple[Tensor, int]:
-        """[n] own rows that are cloned or split, ascending; number of rows without room, in all."""
+    def growing(self, state: TrainingState, world: World) -> tuple[Tensor, Choice]:
+        """[n] own rows that are cloned or split, ascending; how they were chosen."""
         norms = state.statistics.mean_norms()
         rows = ((norms >= self.settings.grow_grad2d) & (norms > 0)).nonzero().squeeze(1)
-        wanted, present = world.sum_counts(len(rows), len(state.table))
-        room = max(0, self.max_primitives - present) if self.max_primitives else wanted
-        if wanted <= room:
-            return rows, 0
-        # Largest gradients first; equal ones by id, so that the choice is that of one process.
-        own_ids, own_norms = state.table.ids[rows], norms[rows]
-        ids = torch.cat(world.gather_rows(own_ids)).numpy()
-        order = np.lexsort((ids, -torch.cat(world.gather_rows(own_norms)).numpy()))
-        chosen = torch.from_numpy(np.isin(own_ids.numpy(), ids[order[:room]]))
-        return rows[chosen], wanted - room
+        room = Room(self.max_primitives, self.memory)
+        choice = room.choose(state.table.ids[rows], norms[rows], len(state.table), world)
+        return rows[choice.chosen], choice
 
 
 def densify(
@@ -123,7 +136,7 @@ def densify(
     `event` names the densification: the iteration it belongs to.
     """
     table = state.table
-    rows, capped = rules.growing(state, world)
+    rows, choice = rules.growing(state, world)
     large = rules.large(table.values[rows], rules.settings.grow_scale3d)
     cloned, split = rows[~large], rows[large]
     ids = [
@@ -148,7 +161,10 @@ def densify(
         old, new, left = stays, torch.ones_like(new), before
     state.rebuild(old.nonzero().squeeze(1), values[new], torch.cat(ids)[new])
     clones, splits = world.sum_counts(len(cloned), len(split))
-    return Densification(clones, splits, before - left, capped, kept_all, kept_large, left)
+    return Densification(
+        *(clones, splits, before - left, choice.capped, kept_all, kept_large),
+        *(choice.held_back, left),
+    )
 
 
 def children(

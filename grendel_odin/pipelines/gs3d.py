@@ -12,6 +12,7 @@ from grendel_odin.pipelines.densify import (
     densify,
     reset_opacity,
 )
+from grendel_odin.pipelines.memory import NO_GUARD, MemoryGuard
 from grendel_odin.pipelines.state import TrainingState
 from grendel_odin.pipelines.window import Window, scaled
 
@@ -30,6 +31,7 @@ class GaussianSplatting:
     seed: int
     threads: int
     world: World = ALONE
+    memory: MemoryGuard = NO_GUARD
 
     def _scaled(self, iteration: int) -> int:
         return scaled(iteration, self.schedule_scale)
@@ -40,19 +42,19 @@ class GaussianSplatting:
 
     def collects(self, window: Window) -> bool:
         """Whether the unit counts in the statistics of densification."""
-        return window.start < self._scaled(self.settings.refine_stop_iter)
+        return window.start < self._scaled(self.settings.stop)
 
     def refine_marks(self, window: Window) -> int:
         """Number of densifications that fall into the unit."""
         return window.multiples(
             self._scaled(self.settings.refine_every),
             after=self._scaled(self.settings.refine_start_iter),
-            before=self._scaled(self.settings.refine_stop_iter),
+            before=self._scaled(self.settings.stop),
         )
 
     def reset_marks(self, window: Window) -> int:
         """Number of opacity resets that fall into the unit."""
-        stop = self._scaled(self.settings.refine_stop_iter)
+        stop = self._scaled(self.settings.reset_stop)
         marks = window.multiples(self._scaled(self.settings.reset_every), before=stop)
         start = self._scaled(self.settings.refine_start_iter)
         # On white, what the background explains must lose its opacity early.
@@ -66,6 +68,7 @@ class GaussianSplatting:
             self.extent,
             self.max_primitives,
             prune_large=window.last > self._scaled(self.settings.reset_every),
+            memory=self.memory,
         )
         return densify(state, rules, self.seed, window.start, self.threads, self.world)
 

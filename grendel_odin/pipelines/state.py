@@ -12,38 +12,43 @@ from grendel_odin.config import UserError
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.optim.adam import Adam
+from grendel_odin.parallel.reshard import reshard, row_bytes
+from grendel_odin.parallel.world import World
 from grendel_odin.render.protocol import Splats
+
+UNIT = 2.0**-40
+"""Of the sums of norms."""
 
 
 class Statistics:
-    """What densification knows about each row since the last event."""
+    """What densification knows about each row since the last event.
+
+    All integers: sums over views do not depend on the order of the views, nor on who adds them.
+    """
 
     norms: Tensor
-    """[N] float32: sum over views of the norm of the 2D mean's gradient, in NDC units."""
+    """[N] int64: sum over views of the norm of the 2D mean's gradient, in NDC units x UNIT."""
     counts: Tensor
     """[N] int32: views in which the row was visible."""
-    radii: Tensor
-    """[N] int32: largest radius in pixels."""
 
     def __init__(self, rows: int) -> None:
         self.reset(rows)
 
     def reset(self, rows: int) -> None:
         """Forget everything; from now on there are `rows` rows."""
-        self.norms = torch.zeros(rows)
+        self.norms = torch.zeros(rows, dtype=torch.int64)
         self.counts = torch.zeros(rows, dtype=torch.int32)
-        self.radii = torch.zeros(rows, dtype=torch.int32)
 
     def add(self, splats: Splats, gradients: Tensor, camera: Camera, threads: int) -> None:
         """Add one view: gradients [M, 10] of its splats, from the loss of this view alone."""
         _kernels.accumulate_statistics(
-            *(splats.rows, gradients, splats.radii, camera.width, camera.height),
-            *(self.norms, self.counts, self.radii, threads),
+            *(splats.rows, gradients, camera.width, camera.height),
+            *(UNIT, self.norms, self.counts, threads),
         )
 
     def mean_norms(self) -> Tensor:
-        """[N] mean norm over the views in which a row was visible; 0 if there was none."""
-        return self.norms / self.counts.clamp(min=1)
+        """[N] float64: mean norm over the views that saw a row; 0 if there was none."""
+        return self.norms.double() * UNIT / self.counts.clamp(min=1)
 
 
 @dataclass(slots=True)
@@ -71,6 +76,17 @@ class TrainingState:
         self.adam.m = _rebuilt(self.adam.m, keep, zeros)
         self.adam.v = _rebuilt(self.adam.v, keep, zeros)
         self.statistics.reset(len(self.table))
+
+    def reshard(self, world: World, owners: Tensor) -> int:
+        """Move rows, with all that belongs to them, to their owners [N]; gives bytes of a row.
+
+        Every rank calls it.
+        """
+        table, adam, statistics = self.table, self.adam, self.statistics
+        rows = [table.values, table.ids, adam.m, adam.v, statistics.norms, statistics.counts]
+        moved = reshard(world, rows, owners)
+        table.values, table.ids, adam.m, adam.v, statistics.norms, statistics.counts = moved
+        return row_bytes(rows)
 
 
 def _rebuilt(rows: Tensor, keep: Tensor, new: Tensor) -> Tensor:

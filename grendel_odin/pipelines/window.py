@@ -33,9 +33,10 @@ class Window:
         return sorted({mark for mark in iterations if self.start <= mark <= self.last})
 
 
-def windows(iterations: int, size: int) -> Iterator[Window]:
-    """The units of a run. All are full: the last one may reach beyond `iterations`."""
-    for start in range(1, iterations + 1, size):
+def windows(iterations: int, size: int, done: int = 0) -> Iterator[Window]:
+    """The units of a run that has `done` so many images already. All are full: the last one may
+    reach beyond `iterations`."""
+    for start in range(done + 1, iterations + 1, size):
         yield Window(start, size)
 
 

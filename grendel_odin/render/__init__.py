@@ -8,7 +8,6 @@ from grendel_odin.render.protocol import (
     Rendering,
     RowGradients,
     Splats,
-    active_rows,
 )
 from grendel_odin.render.settings import (
     Backend,
@@ -29,7 +28,6 @@ __all__ = [
     "Rendering",
     "RowGradients",
     "Splats",
-    "active_rows",
     "background_color",
     "make_renderer",
 ]

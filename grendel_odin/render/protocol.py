@@ -195,13 +195,3 @@ class Renderer(Protocol):
 def tile_rows(height: int) -> int:
     """Number of tile rows that cover so many pixel rows."""
     return -(-height // TILE)
-
-
-def active_rows(splats: list[Splats], rows: int) -> Tensor:
-    """[A] int32, ascending: the union of the rows that are visible in a unit's views."""
-    if len(splats) == 1:
-        return splats[0].rows
-    mask = torch.zeros(rows, dtype=torch.bool)
-    for view in splats:
-        mask[view.rows.long()] = True
-    return mask.nonzero().squeeze(1).int()

@@ -2,71 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from grendel_odin.config import UserError
 from grendel_odin.data.images import ImageStore
+from grendel_odin.data.node_memory import NodeMemory
 from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.model.initialise import initialise
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.optim.adam import Adam
 from grendel_odin.optim.schedule import Rates
+from grendel_odin.parallel.agreement import agree
+from grendel_odin.parallel.balance import CountedCosts
+from grendel_odin.parallel.node import share_memory
+from grendel_odin.parallel.share import share
+from grendel_odin.parallel.timed import Balance, EvenCosts, TimedCosts
 from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.pipelines.gs3d import GaussianSplatting
+from grendel_odin.pipelines.memory import MemoryGuard
 from grendel_odin.pipelines.state import Statistics, TrainingState
 from grendel_odin.render import Backend, Background, Renderer, background_color, make_renderer
 from grendel_odin.render.losses import PhotometricLoss
 from grendel_odin.render.settings import for_depth
+from grendel_odin.train.checkpoint import even_share, read_state, rows_to_read
 from grendel_odin.train.describe import describe_run
+from grendel_odin.train.facts import describe_ranks, program_facts, scene_facts
 from grendel_odin.train.log import RunLog, check_tensorboard
 from grendel_odin.train.recorder import Recorder
+from grendel_odin.train.resume import Start, check_start, find_start
 from grendel_odin.train.run_folder import RunFolder, check_output
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.step import Step
+from grendel_odin.train.threads import use_threads
 from grendel_odin.train.trainer import Trainer
 
 
-def build(settings: Settings, world: World = ALONE) -> Trainer:
-    """A trainer that is ready to run, its run folder made and described.
+def build(settings: Settings, world: World = ALONE, notes: Sequence[str] = ()) -> Trainer:
+    """A trainer that is ready to run, its run folder made and described; it says `notes` first.
 
     Raises UserError, on all ranks if on one, in which case the run folder is as it was.
     """
-    scene, step = world.together(lambda: _prepare(settings, world))
-    folder = RunFolder(settings.output, settings.train.overwrite, world)
+    agree(world, program_facts(settings))
+    train, start = settings.train, find_start(settings, world)
+    memory = share_memory(world)
+    scene, step = world.together(lambda: _prepare(settings, world, start, memory))
+    agree(world, scene_facts(scene))
+    scene = replace(scene, notes=[*notes, *scene.notes])
+    overwrite = train.overwrite or start.replaces
+    folder = RunFolder(settings.output, overwrite, world, start.continues)
+    world.on_main(lambda: start.rewind(folder.path))
     world.on_main(lambda: describe_run(folder, settings, scene))
-    log = RunLog(folder, settings.train.iterations, settings.train.tensorboard, world.rank)
-    if world.size > 1:
-        log.say(
-            f"{world.size} ranks (gloo), {step.threads} threads each; rows and pixels are spread"
-        )
-    return Trainer(settings, scene, step, Recorder(settings, scene, step, folder, log))
+    log = RunLog(folder, train.iterations, train.tensorboard, world.rank, train.quiet, start.images)
+    world.tell(log.note)
+    for line in describe_ranks(world, settings.parallel.mode, step.threads):
+        log.say(line)
+    progress = start.progress(train.iterations)
+    return Trainer(settings, scene, step, Recorder(settings, scene, step, folder, log, progress))
 
 
-def _prepare(settings: Settings, world: World) -> tuple[Scene, Step]:
+def _prepare(
+    settings: Settings, world: World, start: Start, memory: NodeMemory
+) -> tuple[Scene, Step]:
     train = settings.train
     if world.is_main:
-        check_output(settings.output, train.overwrite)
+        check_output(settings.output, train.overwrite or start.replaces or start.continues)
     if world.size > 1 and settings.renderer.backend is Backend.REFERENCE:
         raise UserError("renderer.backend=reference works in one process; use renderer.backend=cpu")
     if train.tensorboard:
         check_tensorboard()
-    threads = _thread_count(settings, world)
-    torch.set_num_threads(threads)
+    threads = use_threads(train, world)
     scene = load_scene(settings.data, settings.seed)
     fitted = for_depth(settings.renderer, scene.depth)
     if fitted.near_plane < settings.renderer.near_plane:
         note = f"small scene (median depth {scene.depth:.3g}): near plane {fitted.near_plane:.3g}"
         scene = replace(scene, notes=[*scene.notes, note])
     _check_batch(settings, scene)
-    return scene, _build_step(settings, scene, make_renderer(fitted, threads), threads, world)
-
-
-def _thread_count(settings: Settings, world: World) -> int:
-    """Of one rank: its share of the cores, unless the settings say otherwise."""
-    own = settings.train.thread_count()
-    return own if settings.train.threads else max(1, own // world.local_size)
+    scene = replace(scene, notes=[*check_start(start, settings, scene), *scene.notes])
+    data, background = settings.data, background_color(settings.renderer)
+    images = ImageStore(scene.views, background, data.cache_bytes, data.workers, memory)
+    renderer = make_renderer(fitted, threads)
+    return scene, _build_step(settings, scene, renderer, images, threads, world, start)
 
 
 def _check_batch(settings: Settings, scene: Scene) -> None:
@@ -79,33 +97,70 @@ def _check_batch(settings: Settings, scene: Scene) -> None:
 
 
 def _build_step(
-    settings: Settings, scene: Scene, renderer: Renderer, threads: int, world: World
+    settings: Settings,
+    scene: Scene,
+    renderer: Renderer,
+    images: ImageStore,
+    threads: int,
+    world: World,
+    start: Start,
 ) -> Step:
     train = settings.train
-    table = _own_rows(initialise(scene.points.xyz, scene.points.rgb, settings.model), world)
-    adam = Adam(len(table), settings.optim.kind, threads)
-    background = background_color(settings.renderer)
-    data = settings.data
-    return Step(
-        state=TrainingState(table, adam, Statistics(len(table))),
+    sharing = share(settings.parallel, world, renderer)
+    step = Step(
+        state=_state(settings, scene, threads, sharing.owners, start),
         renderer=renderer,
         loss=PhotometricLoss(settings.loss.ssim_lambda, threads),
-        images=ImageStore(scene.views, background, data.cache_bytes, data.workers),
-        pipeline=_pipeline(settings, scene, threads, world),
+        images=images,
+        pipeline=_pipeline(settings, scene, threads, sharing.owners, world),
+        sharing=sharing,
         rates=Rates(settings.optim, train.batch_size, scene.extent, train.schedule_scale),
-        background=torch.tensor(background),
+        background=torch.tensor(background_color(settings.renderer)),
         threads=threads,
-        world=world,
+        costs=_costs(settings, world, len(scene.train)),
+        last_step=str(start.checkpoint or ""),
     )
+    start.recall(step.costs, settings, scene.views)
+    return step
+
+
+def _costs(settings: Settings, world: World, views: int) -> CountedCosts:
+    parallel = settings.parallel
+    if parallel.balance is Balance.COUNTED:
+        return CountedCosts()
+    if parallel.balance is Balance.EVEN:
+        return EvenCosts()
+    warmup = views if parallel.balance_warmup < 0 else parallel.balance_warmup
+    whole_views = settings.train.batch_size >= world.size
+    return TimedCosts(parallel.balance_decay, warmup, not parallel.balance_small, whole_views)
+
+
+def _state(
+    settings: Settings, scene: Scene, threads: int, world: World, start: Start
+) -> TrainingState:
+    """This rank's rows: those of a checkpoint, or one a point."""
+    kind, manifest = settings.optim.kind, start.manifest
+    if start.checkpoint and manifest:
+        rows = rows_to_read(manifest, world)
+        state = read_state(start.checkpoint, manifest, rows, kind, threads)
+        if world.twin:  # what has been counted is counted once
+            state.statistics.reset(len(state.table))
+        return state
+    table = _own_rows(initialise(scene.points.xyz, scene.points.rgb, settings.model), world)
+    return TrainingState(table, Adam(len(table), kind, threads), Statistics(len(table)))
 
 
 def _own_rows(table: PrimitiveTable, world: World) -> PrimitiveTable:
     """A contiguous share of the rows; any spread gives the same model."""
-    first, last = (len(table) * rank // world.size for rank in (world.rank, world.rank + 1))
-    return PrimitiveTable(table.values[first:last].clone(), table.ids[first:last].clone())
+    part = even_share(len(table), world)
+    own = slice(part.start, part.stop)
+    return PrimitiveTable(table.values[own].clone(), table.ids[own].clone())
 
 
-def _pipeline(settings: Settings, scene: Scene, threads: int, world: World) -> GaussianSplatting:
+def _pipeline(
+    settings: Settings, scene: Scene, threads: int, owners: World, world: World
+) -> GaussianSplatting:
+    replicas = world if owners.size < world.size else ALONE
     return GaussianSplatting(
         settings=settings.densify,
         schedule_scale=settings.train.schedule_scale,
@@ -116,5 +171,6 @@ def _pipeline(settings: Settings, scene: Scene, threads: int, world: World) -> G
         white_background=settings.renderer.background is Background.WHITE,
         seed=settings.seed,
         threads=threads,
-        world=world,
+        world=owners,
+        memory=MemoryGuard(settings.model.memory_limit, replicas=replicas),
     )

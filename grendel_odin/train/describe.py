@@ -20,7 +20,7 @@ from grendel_odin.config import dump
 from grendel_odin.data.scene import Scene
 from grendel_odin.data.views import Points, View
 from grendel_odin.model.ply import offset_comment
-from grendel_odin.render.settings import Background
+from grendel_odin.train import args_json, cfg_args
 from grendel_odin.train.run_folder import MARKER, RunFolder
 from grendel_odin.train.settings import Settings
 
@@ -33,24 +33,13 @@ def describe_run(folder: RunFolder, settings: Settings, scene: Scene) -> None:
     # Replacing another run concerns this call alone, not whoever repeats it from its settings.
     repeatable = replace(settings, train=replace(settings.train, overwrite=False))
     folder.write(MARKER, dump(repeatable).encode())
-    folder.write("cfg_args", cfg_args(settings).encode())
+    folder.write_json(args_json.FILE, args_json.arguments(settings))
+    folder.write(cfg_args.FILE, cfg_args.write_text(settings).encode())
     folder.write_json("cameras.json", cameras([*scene.test, *scene.train]))
     folder.write("input.ply", points_ply(scene.points, scene.offset))
     if scene.offset.any():
         folder.write_json("dataparser_transforms.json", transform_to_local(scene.offset))
     folder.write_json("environment.json", environment())
-
-
-def cfg_args(settings: Settings) -> str:
-    """The text that the SIBR viewer reads."""
-    white = settings.renderer.background is Background.WHITE
-    return (
-        f"Namespace(sh_degree={settings.model.sh_degree}, "
-        f"source_path={str(Path(settings.data.path).resolve())!r}, "
-        f"model_path={str(Path(settings.output).resolve())!r}, "
-        f"images={settings.data.images!r}, white_background={white}, "
-        f"eval={settings.data.test_every > 0})"
-    )
 
 
 def cameras(views: Sequence[View]) -> list[dict[str, Any]]:

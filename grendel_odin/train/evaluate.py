@@ -17,7 +17,8 @@ from grendel_odin.data.images import ImageStore
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel.hybrid import Hybrid
-from grendel_odin.parallel.world import ALONE, World
+from grendel_odin.parallel.sharing import Sharing
+from grendel_odin.parallel.world import ALONE
 from grendel_odin.render.losses import composite, psnr, ssim, ssim_map
 from grendel_odin.render.protocol import Rect, Renderer, Splats
 
@@ -70,20 +71,21 @@ def evaluate(
     background: tuple[float, float, float],
     sh_degree: int,
     threads: int,
-    world: World = ALONE,
+    sharing: Sharing | None = None,
 ) -> Evaluation:
     """Render every view and average the views' scores; NaN where there is no view.
 
     Renders are rounded to 8 bits first, so that figures equal those computed from PNG files. Over
     several ranks each renders whole views, and all ranks get all scores.
     """
+    sharing = sharing or Hybrid(ALONE, renderer)
     rows = torch.zeros(len(views), 4, dtype=torch.float64)
-    for each in render_views(renderer, table, views, images, background, sh_degree, world):
+    for each in render_views(renderer, table, views, images, background, sh_degree, sharing):
         found = score(each.render, each.truth, threads, each.mask)
         if found is not None:
             figures = [1.0, found.psnr, found.ssim, found.l1]
             rows[each.number] = torch.tensor(figures, dtype=torch.float64)
-    world.sum_disjoint(rows)
+    sharing.world.sum_disjoint(rows)
     return average(
         {
             view.camera.name: Score(*figures) if there else None
@@ -117,36 +119,46 @@ def render_views(
     images: ImageStore,
     background: tuple[float, float, float],
     sh_degree: int,
-    world: World = ALONE,
+    sharing: Sharing,
 ) -> Iterator[RenderedView]:
     """The views' renderings beside their images, one at a time and in order.
 
     Over several ranks each gets every so manyth view, and all must take all of theirs.
     """
-    hybrid, ahead = Hybrid(world, renderer), _AHEAD * world.size
-    for start in range(0, len(views), world.size):
-        group = views[start : start + world.size]
-        images.prefetch(views[start + world.rank : start + world.rank + ahead : world.size])
-        cameras = [view.camera for view in group]
-        hybrid.plan_whole_views(cameras)
-        splats = [renderer.project(table, camera, sh_degree) for camera in cameras]
-        for share in hybrid.send(cameras, splats):
-            view = group[share.strip.view]
-            image = _as_png(renderer, share.splats, share.camera, background)
-            number = start + share.strip.view
-            yield RenderedView(view, number, image, *images.with_mask(view))
+    own = views[sharing.world.rank :: sharing.world.size]
+    images.prefetch(own[:_AHEAD])
+    cameras = [view.camera for view in views]
+    turns = render_cameras(renderer, table, cameras, background, sh_degree, sharing)
+    for done, turn in enumerate(turns, 1):
+        for number, image in turn:
+            yield RenderedView(views[number], number, image, *images.with_mask(views[number]))
+        images.prefetch(own[done : done + _AHEAD])
 
 
 @torch.no_grad()
-def render_image(
+def render_cameras(
     renderer: Renderer,
     table: PrimitiveTable,
-    camera: Camera,
+    cameras: Sequence[Camera],
     background: tuple[float, float, float],
     sh_degree: int,
-) -> Tensor:
-    """uint8 [3, H, W] image of a camera, rounded as in a PNG file."""
-    return _as_png(renderer, renderer.project(table, camera, sh_degree), camera, background)
+    sharing: Sharing,
+) -> Iterator[list[tuple[int, Tensor]]]:
+    """uint8 [3, H, W] images of cameras with their numbers, rounded as in PNG files.
+
+    In each turn every rank gets at most one, the next one of all by its rank.
+    """
+    ranks = sharing.world.size
+    for start in range(0, len(cameras), ranks):
+        group = cameras[start : start + ranks]
+        sharing.plan_whole_views(group)
+        splats = {
+            view: renderer.project(table, group[view], sh_degree) for view in sharing.views_here()
+        }
+        yield [
+            (start + share.strip.view, _as_png(renderer, share.splats, share.camera, background))
+            for share in sharing.send(group, splats)
+        ]
 
 
 def _as_png(

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from grendel_odin import _kernels
-from grendel_odin.config import UserError
 from grendel_odin.model.table import BLOCK_WIDTH, ROW_WIDTH, PrimitiveTable
 from grendel_odin.render.protocol import RowGradients
 
@@ -28,10 +27,11 @@ def check_unit(step: Step, unit: Unit, gradients: RowGradients) -> None:
         and first_bad(gradients.values, blocks, threads) is None
         and (step.parameters_finite or first_bad(step.state.table.values, blocks, threads) is None)
     )
-    if step.world.sum_counts(int(not fine)) == [0]:
+    if step.sharing.world.sum_counts(int(not fine)) == [0]:
         return
-    finding = step.world.first_text("" if fine else _finding(step, unit, blocks))
-    raise UserError(
+    finding = step.sharing.world.first_text("" if fine else _finding(step, unit, blocks))
+    finding = finding or f"the sum of the gradients of {unit.names} is not finite"
+    raise step.sharing.world.agreed(
         f"iteration {unit.window.start}: {finding}: training stops before "
         "this step. Lower the learning rates, or look at that view's image and camera"
     )
@@ -44,13 +44,13 @@ def first_bad(values: Tensor, blocks: int, threads: int) -> tuple[int, int] | No
 
 
 def _finding(step: Step, unit: Unit, blocks: int) -> str:
-    """What is wrong: the parameters explain the gradients, not the other way round."""
+    """What is wrong here: the parameters explain the gradients, not the other way round."""
     table = step.state.table
     if (bad := first_bad(table.values, blocks, step.threads)) is not None:
         since = step.last_step or "the start"
         return f"{_place(table, *bad)} is not finite since {since}"
-    for number, (view, loss) in enumerate(zip(unit.views, unit.losses, strict=True)):
-        rows = unit.splats[number].rows
+    for number, splats in unit.splats.items():
+        view, loss, rows = unit.views[number], unit.losses[number], splats.rows
         alone = RowGradients(rows, torch.zeros(len(rows), ROW_WIDTH), blocks)
         step.fold(unit, number, alone)
         if (bad := first_bad(alone.values, blocks, step.threads)) is not None:
@@ -58,7 +58,7 @@ def _finding(step: Step, unit: Unit, blocks: int) -> str:
             return f"view {view.camera.name}: the gradient of {where} is not finite"
         if not math.isfinite(loss.value):
             return f"view {view.camera.name}: the loss is {loss.value}, not finite"
-    return f"the sum of the gradients of {unit.names} is not finite"
+    return ""
 
 
 def _place(table: PrimitiveTable, row: int, column: int) -> str:

@@ -33,21 +33,35 @@ def check_tensorboard() -> None:
 class RunLog:
     """The log of one rank. The main rank has the console, and metrics.jsonl for numbers."""
 
-    def __init__(self, folder: RunFolder, iterations: int, tensorboard: bool, rank: int) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        iterations: int,
+        tensorboard: bool,
+        rank: int,
+        quiet: bool = False,
+        done: int = 0,
+    ) -> None:
+        """`done` iterations of the run are behind it already; files of that time are added to."""
         self._main = rank == 0
-        self._metrics = _Lines(folder.path / "metrics.jsonl" if self._main else Path(os.devnull))
-        self._text = _Lines(folder.path / "logs" / f"rank_{rank:04d}.log")
-        self._board = _open_board(folder) if tensorboard and self._main else None
+        self._speaks = self._main and not quiet
+        self._metrics = Lines(folder.path / "metrics.jsonl" if self._main else Path(os.devnull))
+        self._text = Lines(folder.path / "logs" / f"rank_{rank:04d}.log")
+        self._board = _open_board(folder, done) if tensorboard and self._main else None
         interval = 0.1 if sys.stderr.isatty() else 10.0  # a log file keeps every refresh
         self._bar = tqdm(
-            total=iterations, dynamic_ncols=True, mininterval=interval, disable=not self._main
+            total=iterations,
+            initial=done,
+            dynamic_ncols=True,
+            mininterval=interval,
+            disable=not self._speaks,
         )
         self._loss: float | None = None
-        self._shown = 0
+        self._shown = done
 
     def say(self, text: str) -> None:
         """Print a line above the bar and keep it in logs/."""
-        if self._main:
+        if self._speaks:
             tqdm.write(text)
         self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
@@ -85,18 +99,21 @@ class RunLog:
                 self._board.close()
 
 
-class _Lines:
+class Lines:
     """A file of lines. They are worth less than the run: those that find no space are left out."""
 
     def __init__(self, path: Path) -> None:
         """Raises UserError if there can be no such file."""
-        self._path, self._size, self._warned = path, 0, False
+        self._path, self._warned = path, False
         try:
-            self._file = open(path, "wb", buffering=0)  # noqa: SIM115
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+            self._size = self._file.tell()
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror}") from error
 
     def write(self, line: str) -> None:
+        if self._file.closed:  # the watch over other ranks may still have something to say
+            return
         data = f"{line}\n".encode()
         try:
             written, reason = self._file.write(data), "no space is left"
@@ -117,8 +134,9 @@ class _Lines:
             self._file.close()
 
 
-def _open_board(folder: RunFolder) -> SummaryWriter:
+def _open_board(folder: RunFolder, done: int) -> SummaryWriter:
     check_tensorboard()
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder.path / "tb"))
+    # Events of later iterations are those of a run that was taken back to a checkpoint.
+    return SummaryWriter(str(folder.path / "tb"), purge_step=done + 1 if done else None)

@@ -2,127 +2,129 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from grendel_odin.config import UserError
 from grendel_odin.data.cameras import Camera
 from grendel_odin.data.images import ImageStore
-from grendel_odin.data.scene import load_scene
-from grendel_odin.data.views import View
-from grendel_odin.model.ply import read_ply
+from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel.hybrid import Hybrid
+from grendel_odin.parallel.node import share_memory
+from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.render import background_color, make_renderer
-from grendel_odin.render.settings import for_depth
-from grendel_odin.report.lpips import HOW_TO_INSTALL, find_lpips
-from grendel_odin.report.pictures import Row, write_png, write_side_by_side
+from grendel_odin.render.settings import Backend, for_depth
 from grendel_odin.report.video import HOW_TO_GET_MP4, write_video
-from grendel_odin.train.evaluate import RenderedView, render_image, render_views
+from grendel_odin.train.evaluate import render_cameras, render_views
 from grendel_odin.train.paths import PathKind, camera_path
-from grendel_odin.train.results import Pair, Scores, Split, png_names, remove_renders, writing
+from grendel_odin.train.render_split import Selection, write_split
+from grendel_odin.train.results import Split, writing
 from grendel_odin.train.saved_model import SavedModel
-
-PICTURE = "side_by_side.png"
-_PICTURE_ROWS = 4
+from grendel_odin.train.threads import use_threads
 
 
 class Renders:
-    """Renders a model's views or a film into its output tree."""
+    """Renders a model's views or a film into its output tree; every rank calls the same.
 
-    def __init__(self, model: SavedModel) -> None:
+    A rank holds its share of the model's rows and renders whole images.
+    """
+
+    def __init__(self, model: SavedModel, world: World = ALONE) -> None:
         """Raises UserError if the scene or the PLY cannot be read."""
         settings = model.settings
-        self._model = model
-        self._scene = load_scene(settings.data, settings.seed)
-        self._table = _read(model.ply, self._scene.offset)
+        self._model, self._world = model, world
+        if world.size > 1 and settings.renderer.backend is Backend.REFERENCE:
+            raise world.agreed(
+                "renderer.backend=reference works in one process; use renderer.backend=cpu"
+            )
+        self._scene, self._table = world.together(self._read)
+        self._check_rows()
         fitted = for_depth(settings.renderer, self._scene.depth)
-        self._renderer = make_renderer(fitted, settings.train.thread_count())
+        self._renderer = make_renderer(fitted, use_threads(settings.train, world))
+        self._sharing = Hybrid(world, self._renderer)
         self._background = background_color(settings.renderer)
+        self._sh_degree = settings.model.sh_degree
 
-    def views(self, split: Split) -> str:
+    def _read(self) -> tuple[Scene, PrimitiveTable]:
+        settings, world = self._model.settings, self._world
+        scene = load_scene(settings.data, settings.seed)
+        return scene, self._model.model.read(scene.offset, world.rank, world.size)
+
+    def _check_rows(self) -> None:
+        """There must be something to render; what was left out of it is said in a line."""
+        model = self._model.model
+        (rows,) = self._world.sum_counts(len(self._table))
+        if not rows:
+            raise self._world.agreed(
+                f"{model.path}: holds no finite primitive: there is nothing to render."
+            )
+        if rows < model.rows and self._world.is_main:
+            text = f"dropped {model.rows - rows} rows that are not finite"
+            print(f"warning: {model.path}: {text}", file=sys.stderr)
+
+    def views(self, split: Split, selection: Selection) -> str:
         """Render a split's views to PNG files, with scores and a picture; returns the table."""
         data = self._model.settings.data
-        views = self._scene.test if split is Split.TEST else self._scene.train
-        if not views:
+        everything = self._scene.test if split is Split.TEST else self._scene.train
+        chosen = selection.of(len(everything))
+        if not everything:
             return f"no {split.value} views (data.test_every={data.test_every})"
-        images = ImageStore(views, self._background, data.cache_bytes, data.workers)
+        if not chosen:
+            return f"none of the {len(everything)} {split.value} views is in {selection}"
+        views = [everything[number] for number in chosen]
+        memory = share_memory(self._world)
+        images = ImageStore(views, self._background, data.cache_bytes, data.workers, memory)
         with closing(images):
             rendered = render_views(
-                self._renderer,
-                self._table,
-                views,
-                images,
-                self._background,
-                self._model.settings.model.sh_degree,
+                *(self._renderer, self._table, views, images, self._background),
+                *(self._sh_degree, self._sharing),
             )
-            bar = tqdm(rendered, f"{split.value} views", len(views), leave=False)
-            return write_split(self._model, split, views, bar)
+            names = [view.camera.name for view in everything]
+            share = len(views[self._world.rank :: self._world.size])
+            bar = self._bar(f"{split.value} views", share)
+            with closing(bar):
+                return write_split(self._model, split, names, chosen, rendered, bar, self._world)
 
     def film(self, kind: PathKind, frames: int) -> str:
         """Render a camera path to a film; returns a line that says where it is."""
         if frames < 1:
-            raise UserError(f"--frames {frames}: a film has at least 1 frame.")
+            raise self._world.agreed(f"--frames {frames}: a film has at least 1 frame.")
         cameras = [view.camera for view in self._scene.train]
         path = camera_path(kind, cameras, self._scene.points.xyz, frames)
         stem = self._model.output / "videos" / f"{kind.value}_{self._model.method}"
-        with writing(stem):
-            film = write_video(stem, tqdm(self._images(path), "film", frames, leave=False))
+        images = self._frames(path)
+
+        def write() -> Path:
+            try:
+                with writing(stem):
+                    return write_video(stem, images) if self._world.is_main else stem
+            finally:
+                for _ in images:  # what is left of them: every rank exchanges to the end
+                    pass
+
+        film = self._world.together(write)
         return f"film: {film}" + (f" ({HOW_TO_GET_MP4})" if film.suffix == ".gif" else "")
 
-    def _images(self, cameras: Sequence[Camera]) -> Iterator[Tensor]:
-        sh_degree = self._model.settings.model.sh_degree
-        for camera in cameras:
-            yield render_image(self._renderer, self._table, camera, self._background, sh_degree)
+    def _frames(self, cameras: Sequence[Camera]) -> Iterator[Tensor]:
+        """The images of all ranks in order, on every rank."""
+        turns = render_cameras(
+            *(self._renderer, self._table, cameras, self._background),
+            *(self._sh_degree, self._sharing),
+        )
+        none = torch.empty(0, 3, cameras[0].height, cameras[0].width, dtype=torch.uint8)
+        with closing(self._bar("film", len(cameras))) as bar:
+            for turn in turns:
+                own = torch.cat([none, *(image[None] for _, image in turn)])
+                for frame in torch.cat(self._world.gather_rows(own)):
+                    bar.update()
+                    yield frame
 
-
-def _read(ply: Path, offset: NDArray[np.float64]) -> PrimitiveTable:
-    """A model with something to render; what was left out of it is said in a line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        table = read_ply(ply, offset)
-    for warning in caught:
-        print(f"warning: {warning.message}", file=sys.stderr)
-    if not len(table):
-        raise UserError(f"{ply}: holds no finite primitive, so there is nothing to render.")
-    return table
-
-
-def write_split(
-    model: SavedModel, split: Split, views: Sequence[View], rendered: Iterable[RenderedView]
-) -> str:
-    """Write a model's renders of `views`, their scores and a picture of a few of them.
-
-    Returns a table for the console. LPIPS is for test views only, as elsewhere: it is slow.
-    """
-    folder = model.output / split.value / model.method
-    lpips = find_lpips() if split is Split.TEST else None
-    scores, rows = Scores(lpips, model.settings.train.thread_count()), []
-    names = png_names([view.camera.name for view in views])
-    shown = set(np.linspace(0, len(views) - 1, _PICTURE_ROWS).round().astype(int).tolist())
-    with writing(folder):
-        remove_renders(folder)
-        for index, (name, each) in enumerate(zip(names, rendered, strict=True)):
-            write_png(folder / "renders" / name, each.render)
-            write_png(folder / "gt" / name, each.truth)
-            if each.mask is not None:
-                write_png(folder / "masks" / name, each.mask.expand(3, -1, -1))
-            scores.add(Pair(name, each.render, each.truth, each.mask))
-            if index in shown:
-                psnr = scores.per_view["PSNR"].get(name, math.nan)
-                rows.append(Row(each.view.camera.name, psnr, each.truth, each.render))
-        write_side_by_side(folder / PICTURE, rows)
-        scores.save(model.output, split, model.method)
-    lines = [scores.table(f"{split.value} views"), f"renders: {folder}"]
-    lines.append(f"picture: {folder / PICTURE}")
-    if split is Split.TEST and not lpips:
-        lines.append(HOW_TO_INSTALL)
-    return "\n".join(lines)
+    def _bar(self, label: str, total: int) -> tqdm[NoReturn]:
+        return tqdm(desc=label, total=total, leave=False, disable=not self._world.is_main)

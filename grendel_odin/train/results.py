@@ -1,10 +1,9 @@
-"""results.json and per_view.json, keyed as the 3DGS and 2DGS metrics tools key them."""
+"""Scores of renders; results.json and per_view.json, keyed as 3DGS's and 2DGS's tools key them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from grendel_odin.config import UserError, replacing
+from grendel_odin.parallel.world import World
 from grendel_odin.render.losses import composite
 from grendel_odin.report.lpips import Lpips
-from grendel_odin.report.pictures import read_png
 from grendel_odin.report.table import score_table
 from grendel_odin.train.evaluate import score
 from grendel_odin.train.run_folder import to_json
@@ -30,9 +30,10 @@ class Split(str, Enum):
     TRAIN = "train"
     TEST = "test"
 
-    def file(self, stem: str) -> str:
-        """results.json holds test views, as elsewhere; train views have a file of their own."""
-        return f"{stem}.json" if self is Split.TEST else f"{stem}_{self.value}.json"
+    def files(self, stem: str) -> list[str]:
+        """results_SPLIT.json as Grendel names it; of test views also results.json, as 3DGS does."""
+        named = f"{stem}_{self.value}.json"
+        return [f"{stem}.json", named] if self is Split.TEST else [named]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,27 @@ class Scores:
                 render = composite(render, truth, pair.mask)
             self.per_view["LPIPS"][pair.name] = self._lpips(render, truth)
 
+    def gather(self, world: World, names: Sequence[str]) -> Scores:
+        """The scores of all ranks in the order of `names`, which has each pair of each rank once.
+
+        Every rank calls it, and has the same metrics.
+        """
+        metrics = list(self.per_view)
+        rows = torch.zeros(len(names), 1 + len(metrics), dtype=torch.float64)
+        for number, name in enumerate(names):
+            if name in self.per_view["PSNR"]:
+                figures = [self.per_view[metric][name] for metric in metrics]
+                rows[number] = torch.tensor([1.0, *figures], dtype=torch.float64)
+        world.sum_disjoint(rows)
+        everybody = Scores(self._lpips)
+        for name, (there, *figures) in zip(names, rows.tolist(), strict=True):
+            if not there:
+                everybody.left_out.append(name)
+                continue
+            for metric, figure in zip(metrics, figures, strict=True):
+                everybody.per_view[metric][name] = figure
+        return everybody
+
     @property
     def means(self) -> dict[str, float]:
         return {
@@ -85,33 +107,13 @@ class Scores:
         return f"{text}\n{out}" if self.left_out else text
 
     def save(self, run: Path, split: Split, method: str) -> None:
-        """Put the scores under `method` in both files; other methods' entries stay."""
+        """Put the scores under `method` in the files; other methods' entries stay."""
         results: dict[str, Any] = dict(self.means)
         if self._lpips:
             results["LPIPS_net"] = self._lpips.convention
-        _merge(run / split.file("results"), method, results)
-        _merge(run / split.file("per_view"), method, self.per_view)
-
-
-def png_names(names: Sequence[str]) -> list[str]:
-    """A flat PNG name for each image name: `a/b.jpg` to `a_b.png`, a number where two would meet.
-
-    Flat, since metrics tools list the folder and open every entry.
-    """
-    flat = [name.replace("\\", "/").replace("/", "_") for name in names]
-    stems = [name.rpartition(".")[0] or name for name in flat]
-    uses = Counter(stem.lower() for stem in stems)
-    return [
-        f"{stem}.png" if uses[stem.lower()] == 1 else f"{index:05d}_{stem}.png"
-        for index, stem in enumerate(stems)
-    ]
-
-
-def remove_renders(folder: Path) -> None:
-    """Remove the PNG files of an earlier rendering, which may have had other views."""
-    for kind in ("renders", "gt", "masks"):
-        for path in folder.glob(f"{kind}/*.png"):
-            path.unlink()
+        for stem, entry in (("results", results), ("per_view", self.per_view)):
+            for name in split.files(stem):
+                _merge(run / name, method, entry)
 
 
 @contextmanager
@@ -125,47 +127,6 @@ def writing(path: Path) -> Iterator[None]:
             f"{where}: cannot write ({error.strerror or error}). Next: free space there, or "
             "choose another output folder."
         ) from error
-
-
-def methods_on_disk(run: Path, split: Split) -> list[str]:
-    """Names (ours_N) of what was rendered of a split. Raises UserError where there is none."""
-    if not run.is_dir():
-        raise UserError(f"{run}: no such folder. Next: give the `output` of a training run.")
-    methods = {each: _methods(run, each) for each in Split}
-    others = [each.value for each in Split if methods[each]]
-    if not methods[split]:
-        other = f", or score --mode {others[0]}, which is there" if others else ""
-        raise UserError(
-            f"{run / split.value}: nothing rendered. Next: run render.py -m {run}{other}."
-        )
-    return methods[split]
-
-
-def _methods(run: Path, split: Split) -> list[str]:
-    return sorted(path.parent.name for path in (run / split.value).glob("*/renders"))
-
-
-def pairs_on_disk(folder: Path) -> Iterator[Pair]:
-    """Renders and truths in FOLDER/renders and FOLDER/gt, masks of some in FOLDER/masks.
-
-    Raises UserError where a folder is missing or empty, or a render has no truth of its size.
-    """
-    names = sorted(path.name for path in (folder / "renders").glob("*.png"))
-    if not names:
-        raise UserError(f"{folder / 'renders'}: no PNG files. Next: run render.py -m RUN first.")
-    missing = [name for name in names if not (folder / "gt" / name).is_file()]
-    if missing:
-        raise UserError(
-            f"{folder / 'gt'}: {len(missing)} of {len(names)} truths are missing: "
-            f"{', '.join(missing[:5])}. Next: run render.py again."
-        )
-    for name in names:
-        render, truth = read_png(folder / "renders" / name), read_png(folder / "gt" / name)
-        if render.shape != truth.shape:
-            sizes = f"{tuple(render.shape[:0:-1])} and {tuple(truth.shape[:0:-1])}"
-            raise UserError(f"{folder}: render and gt of {name} differ in size: {sizes}.")
-        mask = folder / "masks" / name
-        yield Pair(name, render, truth, read_png(mask)[0] if mask.is_file() else None)
 
 
 def _merge(path: Path, method: str, entry: Mapping[str, Any]) -> None:

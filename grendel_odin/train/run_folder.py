@@ -22,10 +22,13 @@ from grendel_odin.parallel.world import ALONE, World
 
 MARKER = "cfg.yml"
 FILES = (
-    *("cfg_args", "cameras.json", "input.ply", "environment.json", "metrics.jsonl"),
+    *("args.json", "cfg_args", "cameras.json", "input.ply", "environment.json", "metrics.jsonl"),
     *("summary.json", "results.json", "per_view.json", "results_train.json"),
-    *("per_view_train.json", "dataparser_transforms.json"),
+    *("per_view_train.json", "results_test.json", "per_view_test.json"),
+    "dataparser_transforms.json",
 )
+RANK_LOGS = "python_ws=*_rk=*.log"
+"""Of scripts for Grendel-GS; a run of another number of ranks had others."""
 FOLDERS = ("point_cloud", "logs", "stats", "tb", "test", "train", "videos", "checkpoints")
 
 
@@ -34,9 +37,11 @@ def check_output(output: str, overwrite: bool) -> None:
     path = Path(output)
     if path.is_dir():
         if (path / MARKER).is_file() and not overwrite:
+            has_checkpoints = any((path / "checkpoints").glob("iteration_*"))
             raise UserError(
                 f"output={output} already holds a run; name another folder, "
-                "or add train.overwrite=true to replace that run"
+                + ("go on with it (train.resume=auto), " if has_checkpoints else "")
+                + "or add train.overwrite=true to replace that run"
             )
         if not (path / MARKER).is_file() and not all(map(_is_empty_folder, path.iterdir())):
             raise UserError(
@@ -58,19 +63,22 @@ def check_output(output: str, overwrite: bool) -> None:
 class RunFolder:
     """Writes the results of one run; each file appears complete or not at all."""
 
-    def __init__(self, output: str, overwrite: bool, world: World = ALONE) -> None:
-        """Make the folder, or empty it of an earlier run; all ranks then have it.
+    def __init__(
+        self, output: str, overwrite: bool, world: World = ALONE, continues: bool = False
+    ) -> None:
+        """Make the folder, or empty it of an earlier run unless that `continues`; all then have it.
 
         Raises UserError if it cannot be made, or is not seen by all.
         """
         self.path, self.is_main = Path(output), world.is_main
-        world.on_main(lambda: self._make(output, overwrite))
+        world.on_main(lambda: self._make(output, overwrite, continues))
         world.together(self._check_seen)
 
-    def _make(self, output: str, overwrite: bool) -> None:
-        check_output(output, overwrite)
+    def _make(self, output: str, overwrite: bool, continues: bool) -> None:
+        check_output(output, overwrite or continues)
         try:
-            self._clear()
+            if not continues:
+                self._clear()
             (self.path / "logs").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
@@ -86,8 +94,9 @@ class RunFolder:
             )
 
     def _clear(self) -> None:
-        for name in (MARKER, *FILES):
-            (self.path / name).unlink(missing_ok=True)
+        named = [self.path / name for name in (MARKER, *FILES)]
+        for path in (*named, *self.path.glob(RANK_LOGS)):
+            path.unlink(missing_ok=True)
         for name in FOLDERS:
             if (self.path / name).is_dir():
                 shutil.rmtree(self.path / name)

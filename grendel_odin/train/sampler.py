@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -38,12 +38,16 @@ def units(views: int, batch_size: int, seed: int) -> Iterator[list[int]]:
         yield unit
 
 
-def lookahead(items: Iterable[T], depth: int, announce: Callable[[T], None]) -> Iterator[T]:
-    """The same items; each is announced when `depth` others are still to come before it."""
+def lookahead(
+    items: Iterable[T], depth: int, announce: Callable[[Sequence[T]], object]
+) -> Iterator[T]:
+    """The same items; before each, it and the `depth` that come after it are announced."""
     waiting: deque[T] = deque()
     for item in items:
-        announce(item)
         waiting.append(item)
         if len(waiting) > depth:
+            announce(tuple(waiting))
             yield waiting.popleft()
-    yield from waiting
+    while waiting:
+        announce(tuple(waiting))
+        yield waiting.popleft()

@@ -15,6 +15,9 @@ from grendel_odin.parallel.settings import ParallelSettings
 from grendel_odin.pipelines.densify import DensifySettings
 from grendel_odin.render.settings import RendererSettings
 
+AUTO = "auto"
+"""Value of train.resume."""
+
 
 class Pipeline(str, Enum):
     """Training recipes."""
@@ -55,10 +58,30 @@ class TrainSettings:
         (7000, 30000), "Iterations at which a PLY is saved; the last one always is.", min=1
     )
     log_every: int = setting(10, "Iterations from one line of metrics.jsonl to the next.", min=1)
+    quiet: bool = setting(False, "Print errors only; logs/ has the rest.")
     tensorboard: bool = setting(False, "Write TensorBoard files, too, to the run folder's tb/.")
+    checkpoint_iterations: tuple[int, ...] = setting(
+        (), "Iterations at which a checkpoint is written that stays.", min=1
+    )
+    checkpoint_every: int = setting(
+        0, "Iterations from one checkpoint to the next; 0 writes none.", min=0
+    )
+    keep_checkpoints: int = setting(
+        2, "Newest checkpoints of train.checkpoint_every that are kept; 0 keeps all.", min=0
+    )
+    resume: str = setting(
+        "",
+        "Checkpoint, or run folder, whose newest checkpoint is continued; `auto` continues the run "
+        "that `output` holds, and starts it where there is none.",
+    )
     overwrite: bool = setting(
         False, "Replace the run that the folder `output` holds; without it, it is left alone."
     )
+
+    @property
+    def makes_checkpoints(self) -> bool:
+        """Also at the end and before a stop that was asked for."""
+        return bool(self.checkpoint_iterations or self.checkpoint_every) or self.resume == AUTO
 
     def thread_count(self) -> int:
         """The number of threads that `threads` stands for."""

@@ -6,7 +6,8 @@ through.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,11 +20,10 @@ from grendel_odin.model.table import ROW_WIDTH, active_blocks
 from grendel_odin.odin.graph import Stage, Task
 from grendel_odin.optim.schedule import Rates
 from grendel_odin.parallel.balance import CountedCosts
-from grendel_odin.parallel.hybrid import Hybrid, Share
-from grendel_odin.parallel.world import ALONE, World
+from grendel_odin.parallel.sharing import Share, Sharing, first_rows
 from grendel_odin.pipelines.densify import OPACITY
 from grendel_odin.pipelines.gs3d import GaussianSplatting
-from grendel_odin.pipelines.state import TrainingState
+from grendel_odin.pipelines.state import Statistics, TrainingState
 from grendel_odin.pipelines.window import Window
 from grendel_odin.render.losses import LossFigures, PhotometricLoss, StripResult
 from grendel_odin.render.protocol import (
@@ -32,7 +32,6 @@ from grendel_odin.render.protocol import (
     RowGradients,
     Splats,
     SplatSums,
-    active_rows,
     tile_rows,
 )
 from grendel_odin.train.finite import check_unit
@@ -51,17 +50,19 @@ class Unit:
     stop: bool = False
     """Whether a rank was asked to stop (Ctrl-C); alike on all ranks once the unit has run."""
     sh_degree: int = 0
-    splats: list[Splats] = field(default_factory=list)
-    """Of own rows, by view."""
+    splats: dict[int, Splats] = field(default_factory=dict)
+    """Of own rows, by view: of all views, or of those that are dealt with here."""
     shares: list[Share] = field(default_factory=list)
     """Strips that this rank renders; the next three have an entry for each."""
     renderings: list[Rendering] = field(default_factory=list)
     strip_losses: list[StripResult] = field(default_factory=list)
+    strip_seconds: list[float] = field(default_factory=list)
+    """Render, loss and backward."""
     sums: list[SplatSums] = field(default_factory=list)
     losses: list[LossFigures] = field(default_factory=list)
     """By view, alike on all ranks."""
-    splat_gradients: list[Tensor] = field(default_factory=list)
-    """Of own rows, by view."""
+    splat_gradients: dict[int, Tensor] = field(default_factory=dict)
+    """Of `splats`."""
     gradients: RowGradients | None = None
 
     @property
@@ -84,20 +85,16 @@ class Step:
     loss: PhotometricLoss
     images: ImageStore
     pipeline: GaussianSplatting
+    sharing: Sharing
     rates: Rates
     background: Tensor
     threads: int
-    world: World = ALONE
     last_step: str = ""
     """Iteration and views of the latest optimizer step."""
     parameters_finite: bool = False
     """Whether the table is known to be finite; the optimizer's kernel says so of what it writes."""
-    hybrid: Hybrid = field(init=False)
     costs: CountedCosts = field(default_factory=CountedCosts)
     _rows: Tensor = field(default_factory=lambda: torch.empty(0, ROW_WIDTH))
-
-    def __post_init__(self) -> None:
-        self.hybrid = Hybrid(self.world, self.renderer)
 
     def use_threads(self, threads: int) -> None:
         """From now on; results do not depend on it."""
@@ -105,46 +102,44 @@ class Step:
         self.loss.threads = self.state.adam.threads = threads
         torch.set_num_threads(threads)
 
-    def tasks(self, unit: Unit) -> list[Task]:
-        """The unit's tasks in an order in which they may run."""
-        own = self.hybrid.plan([self.costs.of(view) for view in unit.views])
+    def tasks(self, unit: Unit) -> Iterator[Task]:
+        """The unit's tasks in an order in which they may run; later ones depend on earlier ones."""
 
         def task(stage: Stage, run: Callable[[Unit], None]) -> Task:
             return Task(stage, unit.index, partial(run, unit))
 
-        def each(count: int, *stages: tuple[Stage, Callable[[Unit, int], None]]) -> list[Task]:
-            return [
-                Task(stage, unit.index, partial(run, unit, number))
-                for number in range(count)
-                for stage, run in stages
-            ]
+        def part(stage: Stage, run: Callable[[Unit, int], None], number: int) -> Task:
+            return Task(stage, unit.index, partial(run, unit, number))
 
-        return [
-            task(Stage.EXTENT, self.extent),
-            *each(len(unit.views), (Stage.PROJECT, self.project)),
-            task(Stage.EXCHANGE, self.exchange),
-            *each(len(own), (Stage.RENDER, self.render), (Stage.BACKWARD, self.backward)),
-            task(Stage.RETURN, self.return_home),
-            task(Stage.UPDATE, self.update),
-            task(Stage.PUBLISH, self.publish),
-        ]
+        yield task(Stage.EXTENT, self.extent)
+        for view in self.sharing.views_here():
+            yield part(Stage.PROJECT, self.project, view)
+        yield task(Stage.EXCHANGE, self.exchange)
+        for number in range(len(unit.shares)):
+            yield part(Stage.RENDER, self.render, number)
+            yield part(Stage.BACKWARD, self.backward, number)
+        yield task(Stage.RETURN, self.return_home)
+        yield task(Stage.UPDATE, self.update)
+        yield task(Stage.PUBLISH, self.publish)
 
     def extent(self, unit: Unit) -> None:
-        """What the unit reads: all rows up to its SH degree."""
+        """What the unit reads, all rows up to its SH degree, and who renders what."""
+        self.sharing.plan([self.costs.of(view) for view in unit.views])
         unit.sh_degree = self.pipeline.live_sh_degree(unit.window)
 
     def project(self, unit: Unit, number: int) -> None:
         """Own rows to the splats of one view."""
         camera = unit.views[number].camera
-        unit.splats.append(self.renderer.project(self.state.table, camera, unit.sh_degree))
+        unit.splats[number] = self.renderer.project(self.state.table, camera, unit.sh_degree)
 
     def exchange(self, unit: Unit) -> None:
         """Splats travel to the strips that they may touch."""
-        unit.shares = self.hybrid.send([view.camera for view in unit.views], unit.splats)
+        cameras = [view.camera for view in unit.views]
+        unit.shares = self.sharing.send(cameras, unit.splats)
 
     def render(self, unit: Unit, number: int) -> None:
         """The pixels of one strip with its halo, and its loss."""
-        share = unit.shares[number]
+        start, share = time.perf_counter(), unit.shares[number]
         rows, around = share.rows, share.rows_with_halo
         above, below = range(around.start, rows.start), range(rows.stop, around.stop)
         renderings = [self._rendering(share, part) for part in (above, rows, below) if part]
@@ -161,6 +156,7 @@ class Step:
             None if mask is None else mask[around.start : around.stop],
         )
         unit.strip_losses.append(strip)
+        unit.strip_seconds.append(time.perf_counter() - start)
 
     def _rendering(self, share: Share, rows: range) -> Rendering:
         rect = share.rect(rows)
@@ -168,19 +164,22 @@ class Step:
 
     def backward(self, unit: Unit, number: int) -> None:
         """The loss of one strip to what it adds to the gradients of its splats."""
+        start = time.perf_counter()
         share, grad = unit.shares[number], unit.strip_losses[number].grad
-        tops = self.hybrid.tops(share)
+        tops = first_rows(self.renderer, share)
         unit.sums.append(self.renderer.strip_sums(unit.renderings[number], grad, tops))
+        unit.strip_seconds[number] += time.perf_counter() - start
 
     def return_home(self, unit: Unit) -> None:
         """Sums travel to the owners of their splats, who fold them into rows, view by view."""
         self._report(unit)
-        unit.splat_gradients = self.hybrid.take_back(unit.shares, unit.sums)
-        rows = active_rows(unit.splats, len(self.state.table))
-        gradients = self._no_gradients(rows, active_blocks(unit.sh_degree))
-        for number in range(len(unit.views)):
-            self.fold(unit, number, gradients)
-        unit.gradients = gradients
+        unit.splat_gradients = self.sharing.take_back(unit.shares, unit.sums)
+        unit.gradients = self.sharing.row_gradients(
+            {view: splats.rows for view, splats in unit.splats.items()},
+            partial(self.fold, unit),
+            partial(self._no_gradients, active_blocks(unit.sh_degree)),
+            len(self.state.table),
+        )
 
     def _report(self, unit: Unit) -> None:
         """All ranks learn the losses of the views and what their tile rows cost."""
@@ -188,17 +187,17 @@ class Step:
         costs = [
             torch.zeros(tile_rows(view.camera.height), dtype=torch.float64) for view in unit.views
         ]
-        for share, rendering, strip in zip(
-            unit.shares, unit.renderings, unit.strip_losses, strict=True
+        for share, rendering, strip, seconds in zip(
+            unit.shares, unit.renderings, unit.strip_losses, unit.strip_seconds, strict=True
         ):
             number, rows = share.strip.view, share.rows
             sums[number][rows.start : rows.stop] = strip.row_sums
-            evaluations = self.renderer.tile_row_costs(rendering)
-            costs[number][share.strip.first : share.strip.last] = evaluations.double()
-        stops = torch.zeros(self.world.size, dtype=torch.float64)
-        stops[self.world.rank] = float(unit.stop)
+            cost = self.costs.measure(self.renderer.tile_row_costs(rendering), seconds)
+            costs[number][share.strip.first : share.strip.last] = cost.double()
+        stops = torch.zeros(self.sharing.world.size, dtype=torch.float64)
+        stops[self.sharing.world.rank] = float(unit.stop)
         told = (*sums, *costs, stops)
-        joined = self.world.sum_disjoint(torch.cat([part.flatten() for part in told]))
+        joined = self.sharing.world.sum_disjoint(torch.cat([part.flatten() for part in told]))
         *parts, stops = torch.split(joined, [part.numel() for part in told])
         unit.stop = bool(stops.any())
         for view, row_sums in zip(unit.views, parts, strict=False):
@@ -216,7 +215,7 @@ class Step:
             into,
         )
 
-    def _no_gradients(self, rows: Tensor, blocks: int) -> RowGradients:
+    def _no_gradients(self, blocks: int, rows: Tensor) -> RowGradients:
         """Empty ones, in memory that is kept from unit to unit: fresh pages are slow."""
         if len(rows) > len(self._rows):
             self._rows = torch.empty(len(rows) + len(rows) // 4, ROW_WIDTH)
@@ -232,10 +231,9 @@ class Step:
         assert gradients is not None
         check_unit(self, unit, gradients)
         if self.pipeline.collects(unit.window):
-            for view, splats, splat_gradients in zip(
-                unit.views, unit.splats, unit.splat_gradients, strict=True
-            ):
-                self.state.statistics.add(splats, splat_gradients, view.camera, self.threads)
+            for number, splats in unit.splats.items():
+                camera, gradients_2d = unit.views[number].camera, unit.splat_gradients[number]
+                self.state.statistics.add(splats, gradients_2d, camera, self.threads)
         steps = self.pipeline.settings.step_on_densify
         if unit.refine_marks and not steps:
             return
@@ -252,6 +250,12 @@ class Step:
         if before is not None:
             opacities.copy_(before)
         self.last_step = f"iteration {unit.window.start}, {unit.names}"
+
+    def statistics(self) -> Statistics:
+        """Of all views, wherever they were dealt with; every rank calls it."""
+        own, made = self.state.statistics, Statistics(0)
+        made.norms, made.counts = self.sharing.total(own.norms), self.sharing.total(own.counts)
+        return made
 
     def publish(self, unit: Unit) -> None:
         """The step was taken in place, and nobody else reads: publication is immediate."""

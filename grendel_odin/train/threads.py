@@ -10,12 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import torch
+
+from grendel_odin.parallel.world import World
+from grendel_odin.train.settings import TrainSettings
+
 SPAN = 0.5
 """Seconds from one look at the clocks to the next."""
 RETRY = 8
 """Looks after which all threads are tried again."""
 ENOUGH = 0.85
 """Share of its threads' time that a process gets on a machine of its own."""
+
+
+def use_threads(settings: TrainSettings, world: World) -> int:
+    """From now on; gives their number: this rank's share of the cores, unless the settings say."""
+    threads = settings.threads or world.cores or max(1, settings.thread_count() // world.local_size)
+    torch.set_num_threads(threads)
+    return threads
 
 
 class ThreadGovernor:

@@ -24,7 +24,7 @@ from grendel_odin.data.procedural import ProceduralSettings, write_procedural_sc
 from grendel_odin.data.procedural_colmap import Observations, write_model
 from grendel_odin.data.scene import load_scene
 from grendel_odin.data.settings import DataSettings
-from grendel_odin.model.ply import read_ply
+from grendel_odin.model.ply_read import read_ply
 from tests.cases import case
 from tests.scenes import random_camera
 

@@ -21,6 +21,7 @@ from grendel_odin.data.scene import load_scene
 from grendel_odin.data.settings import DataSettings
 from grendel_odin.model.initialise import initialise
 from grendel_odin.model.ply import write_ply
+from grendel_odin.model.ply_read import read_ply
 from grendel_odin.model.settings import ModelSettings
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.report.lpips import HOW_TO_INSTALL, WEIGHTS_VARIABLE
@@ -240,3 +241,47 @@ def test_mistakes_are_told_the_next_step(
     assert render.main(["-m", str(run), "--skip_test"]) == 0
     assert metrics.main(["-m", str(run)]) == 2
     assert "--mode train" in capsys.readouterr().err
+
+
+def test_a_part_of_the_views(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert render.main(["-m", str(run), "--skip_test"]) == 0
+    folder, results = run / "train/ours_20", (run / "results_train.json").read_text()
+    names = listing(folder / "renders")
+    assert len(names) == 6
+    shutil.rmtree(folder / "renders")
+    capsys.readouterr()
+    assert render.main(["-m", str(run), "--skip_test", "--l", "1", "--r", "5"]) == 0
+    assert listing(folder / "renders") == names[1:5]
+    assert "4 of 6 views: results_train.json is left as it was" in capsys.readouterr().out
+    words = ("--sample_freq", "5", "--generate_num", "1", "--distributed_load", "--quiet")
+    assert render.main(["-m", str(run), "--skip_test", *words]) == 0
+    assert listing(folder / "renders") == names[:5]
+    assert (run / "results_train.json").read_text() == results
+    assert render.main(["-m", str(run), "--skip_test", "--l", "9"]) == 0
+    assert "none of the 6 train views" in capsys.readouterr().out
+
+
+def test_a_run_of_grendel(run: Path, scene: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has cfg_args and a file for each rank; it renders as one PLY of all rows does."""
+    whole, foreign = run / "point_cloud/iteration_20/point_cloud.ply", run.parent / "grendel"
+    rows = read_ply(whole)
+    folder = foreign / "point_cloud/iteration_19"
+    for rank, part in enumerate((slice(0, 31), slice(31, None))):
+        share = PrimitiveTable(rows.values[part], rows.ids[part])
+        write_ply(folder / f"point_cloud_rk{rank}_ws2.ply", share)
+    (foreign / "cfg_args").write_text(
+        f"Namespace(sh_degree=3, source_path={str(scene)!r}, model_path='/tmp/gaussian_splatting',"
+        " images='images', white_background=True, eval=True)"
+    )
+    words = (REFERENCE, "--skip_train", "--llffhold", "4")
+    assert render.main(["-m", str(foreign), *words]) == 0
+    out = capsys.readouterr().out
+    assert "one model from the files of 2 ranks" in out and "renderer.constants=inria" in out
+    same = ("renderer.constants=inria", "renderer.background=white", "data.test_every=4")
+    assert render.main(["--ply", str(whole), "-s", str(scene), "-o", "one", *words[:2], *same]) == 0
+    expected = json.loads(Path("one/results.json").read_text())["ours_20"]
+    assert json.loads((foreign / "results.json").read_text()) == {"ours_19": expected}
+    assert json.loads((foreign / "results_test.json").read_text()) == {"ours_19": expected}
+    (folder / "point_cloud_rk0_ws2.ply").unlink()
+    assert render.main(["-m", str(foreign), *words]) == 2
+    assert "point_cloud_rk0_ws2.ply is missing" in capsys.readouterr().err

@@ -16,7 +16,7 @@ import pytest
 
 import train as entry_point
 from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
-from grendel_odin.model.ply import read_ply
+from grendel_odin.model.ply_read import read_ply
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = (
@@ -70,8 +70,8 @@ def events(output: Path, kind: str) -> list[dict[str, Any]]:
 def test_the_run_folder_is_complete(run: Path) -> None:
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert names == {
-        *("cfg.yml", "cfg_args", "cameras.json", "input.ply", "environment.json"),
-        *("metrics.jsonl", "summary.json", "logs/rank_0000.log"),
+        *("cfg.yml", "cfg_args", "cameras.json", "input.ply", "environment.json", "args.json"),
+        *("metrics.jsonl", "summary.json", "logs/rank_0000.log", "python_ws=1_rk=0.log"),
         *(f"stats/val_step{step:04d}.json" for step in (0, 29, 59)),
         *(f"point_cloud/iteration_{i}/point_cloud.ply" for i in (20, 60)),
     }
@@ -149,6 +149,16 @@ def test_without_test_views_the_training_slice_is_scored(scene: Path, tmp_path: 
     assert figures["train_psnr"] > 5
     assert max(line["num_primitives"] for line in events(output, "densify")) <= 420
     assert "model.max_primitives=420 limits growth" in done.stdout
+
+
+def test_the_memory_guard_limits_growth_and_says_so_once(scene: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    done = train(scene, output, *FAST, "train.iterations=20", "model.memory_limit=0.001")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("memory guard: 12: ") == done.stdout.count("memory guard") == 1
+    assert "growth limited to 0 of " in done.stdout
+    lines = events(output, "densify")
+    assert len(lines) > 1 and all(line["held_back"] and not line["cloned"] for line in lines)
 
 
 def test_a_run_is_not_overwritten_unless_asked(scene: Path, tmp_path: Path) -> None:
@@ -261,9 +271,9 @@ def wait_for_training(output: Path, process: subprocess.Popen[str]) -> None:
 
 
 FLAGS = [
-    (["-s", "scene", "-m", "run"], ["'-s'", "data.path=SCENE", "'-m'", "output=RUN"]),
-    (["--iterations", "60"], ["'--iterations'", "train.iterations=VALUE"]),
+    (["--schedule_scale", "2"], ["'--schedule_scale'", "train.schedule_scale=VALUE"]),
     (["--data.path=scene"], ["'--data.path'", "data.path=scene"]),
+    (["--iteratoins", "60"], ["'--iteratoins'", "Did you mean --iterations?"]),
     (["--xyzzy"], ["'--xyzzy'", "key=value", "--help"]),
 ]
 

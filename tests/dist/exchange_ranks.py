@@ -8,8 +8,9 @@ import torch
 
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable
-from grendel_odin.parallel.hybrid import Hybrid, Share
-from grendel_odin.parallel.world import join_world
+from grendel_odin.parallel.hybrid import Hybrid
+from grendel_odin.parallel.launch import join_world
+from grendel_odin.parallel.sharing import Share, first_rows
 from grendel_odin.render.cpu import CpuRenderer
 from grendel_odin.render.protocol import Constants, Rect, RowGradients, Splats, tile_rows
 from tests.scenes import random_camera, random_table
@@ -52,7 +53,9 @@ def check(hybrid: Hybrid, owners: torch.Tensor, cameras: list[Camera], seed: int
     rows = [tile_rows(camera.height) for camera in cameras]
     costs = [torch.randint(1, 100, (n,), generator=draw) for n in rows]
     hybrid.plan(costs)
-    splats: list[Splats] = [renderer.project(shard, camera, 3) for camera in cameras]
+    splats: dict[int, Splats] = {
+        view: renderer.project(shard, camera, 3) for view, camera in enumerate(cameras)
+    }
     shares = hybrid.send(cameras, splats)
     sums = []
     for share in shares:
@@ -60,11 +63,11 @@ def check(hybrid: Hybrid, owners: torch.Tensor, cameras: list[Camera], seed: int
         whole = renderer.render(everything, share.camera, Rect.full(share.camera), BACKGROUND)
         gradient = render_share(renderer, share, whole.color)
         image = renderer.render(share.splats, share.camera, share.rect(share.rows), BACKGROUND)
-        sums.append(renderer.strip_sums(image, gradient, hybrid.tops(share)))
+        sums.append(renderer.strip_sums(image, gradient, first_rows(renderer, share)))
     gradients = hybrid.take_back(shares, sums)
     into = RowGradients(torch.arange(len(own), dtype=torch.int32), torch.zeros(len(own), 64), 4)
-    for camera, view, gradient in zip(cameras, splats, gradients, strict=True):
-        renderer.project_backward(shard, camera, 3, view, gradient, into)
+    for view, camera in enumerate(cameras):
+        renderer.project_backward(shard, camera, 3, splats[view], gradients[view], into)
     assert torch.equal(into.values, expected[own]), f"rank {rank}, seed {seed}"
 
 
@@ -83,7 +86,7 @@ def main() -> None:
             owners[:] = world.size - 1  # all rows on one rank
         check(hybrid, owners, cameras, seed)
     world.close()
-    print(f"rank {world.rank} of {world.size}: ok, {hybrid.bytes_sent} bytes sent")
+    print(f"rank {world.rank} of {world.size}: ok, {world.bytes_sent} bytes sent")
 
 
 if __name__ == "__main__":

@@ -50,9 +50,9 @@ def test_ranks_do_not_change_the_model(
 ) -> None:
     alone = run(scene, tmp_path / "1", 1, *overrides)
     assert alone["num_primitives"] > 400
-    for ranks in (2, 3):
-        output = tmp_path / str(ranks)
-        together = run(scene, output, ranks, *overrides)
+    for ranks, mode in ((2, "hybrid"), (3, "hybrid"), (3, "replicated")):
+        output = tmp_path / f"{ranks}_{mode}"
+        together = run(scene, output, ranks, *overrides, f"parallel.mode={mode}")
         assert {key: together[key] for key in SAME} == {key: alone[key] for key in SAME}
         for iteration in (20, 60):
             name = f"point_cloud/iteration_{iteration}/point_cloud.ply"
@@ -60,6 +60,8 @@ def test_ranks_do_not_change_the_model(
         assert {path.name for path in (output / "logs").iterdir()} == {
             f"rank_{rank:04d}.log" for rank in range(ranks)
         }
+        log = (output / "logs" / "rank_0000.log").read_text()
+        assert f"{ranks} ranks of this node: 10 images decoded" in log  # as many as alone
 
 
 def test_more_ranks_than_rows_or_tile_rows(scene: Path, tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ from grendel_odin.render.protocol import (
     Rect,
     RowGradients,
     Splats,
-    active_rows,
 )
 from grendel_odin.render.reference import ReferenceRenderer
 from grendel_odin.render.reference_projection import box_bounds, box_radii, project_rows
@@ -214,7 +213,7 @@ def scalar_loss(
 
     def gradient() -> Tensor:
         values = renderer.render_backward(out, weights[:3], weights[3], weights[4])
-        rows = active_rows([splats], len(table))
+        rows = splats.rows
         blocks = active_blocks(degree)
         into = RowGradients(rows, table.values.new_zeros(len(rows), ROW_WIDTH), blocks)
         renderer.project_backward(table, camera, degree, splats, values, into)

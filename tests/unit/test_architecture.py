@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from grendel_odin.config import bind, explain
+from grendel_odin.train.flags import flag_tables
 from grendel_odin.train.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +30,8 @@ ALLOWED = {
     "train": {"config", "data", "model", "optim", "render", "parallel", "odin", "pipelines"}
     | {"report"},
 }
+# What odin may import from outside, so that another trainer can adopt it.
+ADOPTABLE = {"torch", "numpy", "scipy", "pymetis"} | sys.stdlib_module_names
 # Heavy third parties, and the only files that import them.
 HOMES = {
     "pycolmap": {"data"},
@@ -63,6 +67,13 @@ def test_imports_go_one_way(path: Path) -> None:
             assert room in HOMES[parts[0]], f"{path} imports {name}"
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "odin").glob("*.py")), ids=lambda p: p.name)
+def test_odin_stands_alone(path: Path) -> None:
+    for name in imports(path):
+        ours = name.startswith("grendel_odin.odin")
+        assert ours or name.split(".")[0] in ADOPTABLE, f"{path} imports {name}"
+
+
 def test_no_global_statements_and_no_giants() -> None:
     for path in files():
         text = path.read_text()
@@ -74,6 +85,13 @@ def test_every_key_is_documented_as_it_is() -> None:
     document = (ROOT / "docs/configuration.md").read_text()
     assert explain(Settings).strip() in document, (
         "docs/configuration.md is stale: run `python scripts/document_keys.py`"
+    )
+
+
+def test_every_flag_is_documented_as_it_is() -> None:
+    document = (ROOT / "docs/coming-from-grendel.md").read_text()
+    assert document.endswith(f"## All flags\n\n{flag_tables()}\n"), (
+        "docs/coming-from-grendel.md is stale: run `python scripts/document_keys.py`"
     )
 
 

@@ -87,6 +87,25 @@ def test_scene_keeps_names_with_folders_and_order(tmp_path: Path) -> None:
     assert scene.path == tmp_path
 
 
+def test_the_first_views_of_either_split(tmp_path: Path) -> None:
+    path = TextScene().write(tmp_path)
+    scene = load_scene(DataSettings(str(path), test_every=3, train_views=2))
+    names = [[view.camera.name for view in views] for views in (scene.train, scene.test)]
+    assert names == [["01.png", "02.png"], ["00.png", "03.png"]]
+    assert [view.index for view in scene.views] == [0, 1, 2, 3]
+    assert "data.train_views=2: 2 of 4 views are left out" in scene.notes
+    # Points 3, 5, 9 are seen by images 1.., of which 00, 01 and 02 are left.
+    whole = load_scene(DataSettings(str(path), test_every=3))
+    seen = [track[track < 4].tolist() for track in _tracks(whole.points)]
+    assert [track.tolist() for track in _tracks(scene.points)] == seen
+    one = load_scene(DataSettings(str(path), test_every=3, test_views=1))
+    assert len(one.train) == 4 and [view.camera.name for view in one.test] == ["00.png"]
+
+
+def _tracks(points: Points) -> list[np.ndarray]:
+    return np.split(points.track_views, points.track_offsets[1:-1])
+
+
 @pytest.mark.parametrize("folder", ["sparse/0", "sparse", "."])
 def test_model_folders(tmp_path: Path, folder: str) -> None:
     scene = load_scene(DataSettings(str(TextScene().write(tmp_path / "s", folder))))

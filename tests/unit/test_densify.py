@@ -24,7 +24,7 @@ from grendel_odin.pipelines.densify import (
     logit,
     reset_opacity,
 )
-from grendel_odin.pipelines.state import Statistics, TrainingState
+from grendel_odin.pipelines.state import UNIT, Statistics, TrainingState
 from grendel_odin.render.protocol import Splats
 from tests.scenes import random_camera, random_table
 
@@ -37,6 +37,11 @@ def make_adam(rows: int) -> Adam:
     return Adam(rows, OptimizerKind.ADAM, threads=1)
 
 
+def fixed(norms: list[float] | Tensor) -> Tensor:
+    """As Statistics holds them."""
+    return (torch.as_tensor(norms, dtype=torch.float64) / UNIT).round().long()
+
+
 def make_state() -> TrainingState:
     """Four rows: a small one that moves, a large one that moves, one at rest, a faint one."""
     table = random_table(4, seed=1)
@@ -46,7 +51,7 @@ def make_state() -> TrainingState:
     state = TrainingState(table, make_adam(4), Statistics(4))
     state.adam.m[:] = torch.arange(1.0, 5.0)[:, None]
     state.adam.v[:] = torch.arange(11.0, 15.0)[:, None]
-    state.statistics.norms[:] = torch.tensor([3e-3, 3e-3, 1e-3, 0.0])
+    state.statistics.norms[:] = fixed([3e-3, 3e-3, 1e-3, 0.0])
     state.statistics.counts[:] = torch.tensor([10, 10, 10, 0], dtype=torch.int32)
     return state
 
@@ -84,11 +89,11 @@ def test_outcome_of_one_event() -> None:
 
 def test_thresholds_are_inclusive_as_in_3dgs() -> None:
     state = make_state()
-    state.statistics.norms[:] = torch.tensor([2e-4, 0.0, 0.0, 0.0])
+    state.statistics.norms[:] = fixed([2e-4, 0.0, 0.0, 0.0])
     state.statistics.counts[:] = 1
     assert run(state).cloned == 1
     state = make_state()
-    state.statistics.norms[CLONED] = 1.9e-3
+    state.statistics.norms[CLONED : CLONED + 1] = fixed([1.9e-3])
     assert run(state).cloned == 0
 
 
@@ -104,7 +109,7 @@ def test_large_rows_are_pruned_only_after_the_first_reset() -> None:
 
 def test_a_cap_lets_the_largest_gradients_grow() -> None:
     state = make_state()
-    state.statistics.norms[:] = torch.tensor([3e-3, 4e-3, 0.0, 0.0])
+    state.statistics.norms[:] = fixed([3e-3, 4e-3, 0.0, 0.0])
     done = run(state, replace(RULES, max_primitives=5))
     assert (done.cloned, done.split, done.capped) == (0, 1, 1)
     assert run(make_state(), replace(RULES, max_primitives=4)).capped == 2
@@ -114,7 +119,7 @@ def test_a_cap_lets_the_largest_gradients_grow() -> None:
 def test_equal_gradients_under_a_cap_go_by_id() -> None:
     for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
         state = permuted(make_state(), torch.tensor(order))
-        state.statistics.norms[:], state.statistics.counts[:] = 1.0, 1
+        state.statistics.norms[:], state.statistics.counts[:] = fixed([1.0]), 1
         run(state, replace(RULES, max_primitives=6))
         left = set(state.table.ids.tolist())
         assert int(child_ids(torch.tensor([11]), EVENT, 0)) in left
@@ -192,7 +197,7 @@ def large_state() -> TrainingState:
     draw = torch.Generator().manual_seed(2)
     state.adam.m[:] = torch.randn(300, 64, generator=draw)
     table.field("scales")[:] -= 2.0 * torch.rand(300, 1, generator=draw)
-    state.statistics.norms[:] = torch.rand(300, generator=draw) * 4e-3
+    state.statistics.norms[:] = fixed(torch.rand(300, generator=draw) * 4e-3)
     state.statistics.counts[:] = torch.randint(0, 12, (300,), generator=draw).int()
     return state
 
@@ -226,16 +231,15 @@ def test_statistics_of_a_view() -> None:
     statistics = Statistics(5)
     camera = random_camera(40, 20, seed=1)
     gradients = torch.zeros(2, 10)
-    gradients[:, :2] = torch.tensor([[0.3, 0.8], [0.0, 1.0]])
-    radii = torch.tensor([[3, 9], [5, 4]], dtype=torch.int32)
-    splats = Splats(torch.zeros(2, 10), torch.zeros(2).int(), torch.tensor([1, 4]).int(), radii)
+    gradients[:, :2] = torch.tensor([[0.25, 0.75], [0.0, 1.0]])
+    rows = torch.tensor([1, 4]).int()
+    splats = Splats(torch.zeros(2, 10), torch.zeros(2).int(), rows, torch.ones(2, 2).int())
     for _ in range(2):
         statistics.add(splats, gradients, camera, threads=2)
-    norm = math.hypot(20 * 0.3, 10 * 0.8)
-    assert torch.allclose(statistics.norms, torch.tensor([0.0, 2 * norm, 0.0, 0.0, 20.0]))
+    norm = math.hypot(20 * 0.25, 10 * 0.75)
     assert statistics.counts.tolist() == [0, 2, 0, 0, 2]
-    assert statistics.radii.tolist() == [0, 9, 0, 0, 5]
-    assert torch.allclose(statistics.mean_norms(), torch.tensor([0.0, norm, 0.0, 0.0, 10.0]))
+    assert statistics.norms.tolist() == [0, 2 * int(fixed([norm])), 0, 0, 2 * int(fixed([10.0]))]
+    assert statistics.mean_norms().tolist() == pytest.approx([0.0, norm, 0.0, 0.0, 10.0])
 
 
 def test_a_row_out_of_range_is_refused() -> None:

@@ -18,11 +18,13 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel.world import ALONE
 from grendel_odin.render.protocol import Rect, Rendering, Splats
 from grendel_odin.render.reference import ReferenceRenderer
 from grendel_odin.report.pictures import write_png
 from grendel_odin.train.evaluate import evaluate, score
-from grendel_odin.train.results import Pair, Scores, Split, pairs_on_disk, png_names
+from grendel_odin.train.png_files import names_on_disk, pairs_on_disk, png_names
+from grendel_odin.train.results import Pair, Scores, Split
 
 BLACK = (0.0, 0.0, 0.0)
 WIDTH, HEIGHT = 40, 30
@@ -163,7 +165,7 @@ def test_scores_from_disk_equal_scores_from_memory(tmp_path: Path) -> None:
         memory.add(pair)
         write_png(tmp_path / "renders" / pair.name, pair.render)
         write_png(tmp_path / "gt" / pair.name, pair.truth)
-    for pair in pairs_on_disk(tmp_path):
+    for pair in pairs_on_disk(tmp_path, names_on_disk(tmp_path)):
         disk.add(pair)
     assert disk.per_view == memory.per_view
     assert disk.means == memory.means
@@ -179,11 +181,28 @@ def test_masked_scores_from_disk_equal_scores_from_memory(tmp_path: Path) -> Non
         write_png(tmp_path / "gt" / pair.name, pair.truth)
         if mask is not None:
             write_png(tmp_path / "masks" / pair.name, mask.expand(3, -1, -1))
-    for pair in pairs_on_disk(tmp_path):
+    for pair in pairs_on_disk(tmp_path, names_on_disk(tmp_path)):
         disk.add(pair)
     assert disk.per_view == memory.per_view and list(disk.per_view["PSNR"]) == ["0.png", "1.png"]
     assert disk.left_out == memory.left_out == ["2.png"]
     assert "exclude every pixel: 2.png" in disk.table("test")
+
+
+def test_gathered_scores_come_in_the_order_of_names() -> None:
+    own = Scores(None)
+    image = torch.full((3, HEIGHT, WIDTH), 7, dtype=torch.uint8)
+    masked = torch.zeros(HEIGHT, WIDTH, dtype=torch.uint8)
+    for pair in [
+        *noisy_pairs(2),
+        Pair("same.png", image, image),
+        Pair("m.png", image, image, masked),
+    ]:
+        own.add(pair)
+    names = ["same.png", "m.png", "1.png", "0.png"]
+    everybody = own.gather(ALONE, names)
+    assert list(everybody.per_view["PSNR"]) == ["same.png", "1.png", "0.png"]
+    assert everybody.per_view == own.per_view and everybody.per_view["PSNR"]["same.png"] == math.inf
+    assert everybody.left_out == own.left_out == ["m.png"]
 
 
 def test_nothing_to_score_is_no_error(tmp_path: Path) -> None:
@@ -229,14 +248,14 @@ def test_damaged_results_file_is_an_error(tmp_path: Path) -> None:
 
 def test_incomplete_folders_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no PNG files"):
-        list(pairs_on_disk(tmp_path))
+        names_on_disk(tmp_path)
     pair = noisy_pairs(1)[0]
     write_png(tmp_path / "renders" / "a.png", pair.render)
     with pytest.raises(UserError, match=r"1 of 1 truths are missing: a\.png"):
-        list(pairs_on_disk(tmp_path))
+        names_on_disk(tmp_path)
     write_png(tmp_path / "gt" / "a.png", pair.truth[:, :-1])
     with pytest.raises(UserError, match="differ in size"):
-        list(pairs_on_disk(tmp_path))
+        list(pairs_on_disk(tmp_path, names_on_disk(tmp_path)))
     (tmp_path / "gt" / "a.png").write_bytes(b"not a PNG")
     with pytest.raises(UserError, match=r"a\.png: cannot read"):
-        list(pairs_on_disk(tmp_path))
+        list(pairs_on_disk(tmp_path, names_on_disk(tmp_path)))

@@ -1,15 +1,12 @@
-"""Strips and launchers, without processes."""
+"""Strips, without processes."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grendel_odin.config import UserError
 from grendel_odin.parallel.strips import HALO_SHARE, Strip, cut
-from grendel_odin.parallel.world import find_place, first_host
 
 COSTS = st.lists(
     st.lists(st.integers(0, 10_000), min_size=1, max_size=20).map(np.array), min_size=1, max_size=5
@@ -82,55 +79,3 @@ def test_views_stay_whole_where_ranks_allow() -> None:
 def test_a_dense_part_gets_a_thinner_strip() -> None:
     strips = cut([np.array([10] * 10 + [100] * 10)], 2)
     assert strips[0].last > 12
-
-
-def test_no_launcher_is_one_process() -> None:
-    assert find_place({}) is None
-    assert find_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_NODELIST": "a"}) is None
-
-
-def test_torchrun_comes_first() -> None:
-    place = find_place(
-        {
-            "RANK": "3",
-            "WORLD_SIZE": "4",
-            "LOCAL_RANK": "1",
-            "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "node1",
-            "MASTER_PORT": "1234",
-            "SLURM_PROCID": "0",
-            "SLURM_NTASKS": "2",
-        }
-    )
-    assert place is not None
-    assert (place.rank, place.size, place.local_rank, place.local_size) == (3, 4, 1, 2)
-    assert (place.address, place.port) == ("node1", 1234)
-
-
-def test_slurm_without_torchrun() -> None:
-    place = find_place(
-        {
-            "SLURM_PROCID": "5",
-            "SLURM_NTASKS": "8",
-            "SLURM_NNODES": "2",
-            "SLURM_LOCALID": "1",
-            "SLURM_NODELIST": "gpu[03-04]",
-            "SLURM_JOB_ID": "123456",
-        }
-    )
-    assert place is not None
-    assert (place.rank, place.size, place.local_rank, place.local_size) == (5, 8, 1, 4)
-    assert (place.address, place.port) == ("gpu03", 23456)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "host"),
-    [("a1", "a1"), ("gpu[03-07,12],x", "gpu03"), ("b,c", "b"), ("n-[1,3]", "n-1")],
-)
-def test_first_host(nodes: str, host: str) -> None:
-    assert first_host(nodes) == host
-
-
-def test_an_empty_node_list_is_refused() -> None:
-    with pytest.raises(UserError, match="names no host"):
-        first_host("")

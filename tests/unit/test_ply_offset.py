@@ -11,8 +11,9 @@ import torch
 from grendel_odin.config import UserError
 from grendel_odin.data.views import Points
 from grendel_odin.model.input_frame import main, write_in_input_frame
-from grendel_odin.model.ply import offset_comment, read_ply, write_ply
+from grendel_odin.model.ply import offset_comment, write_ply
 from grendel_odin.model.ply_header import read_header
+from grendel_odin.model.ply_read import read_ply
 from grendel_odin.train.describe import points_ply
 from tests.scenes import random_table
 

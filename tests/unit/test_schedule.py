@@ -44,6 +44,15 @@ def test_means_fall_log_linearly_and_then_stay() -> None:
     assert torch.equal(rates.columns(15_000)[3:], rates.columns(0)[3:])
 
 
+def test_geometry_scale_is_that_of_means_and_scales() -> None:
+    plain = Rates(SETTINGS, 4, EXTENT).columns(500)
+    scaled = Rates(OptimSettings(geometry_lr_scale=3.0), 4, EXTENT).columns(500)
+    expected = plain.clone()
+    for name in ("means", "scales"):
+        expected[GAUSSIAN[name].columns] *= 3
+    torch.testing.assert_close(scaled, expected)
+
+
 def test_schedule_scale_stretches() -> None:
     short, plain = Rates(SETTINGS, 1, EXTENT, 0.1), Rates(SETTINGS, 1, EXTENT)
     assert short.means(700) == pytest.approx(plain.means(7_000))

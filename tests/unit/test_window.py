@@ -68,6 +68,23 @@ def test_default_schedule_at_batch_size_1() -> None:
     assert pipeline.collects(Window(14999, 1)) and not pipeline.collects(Window(15000, 1))
 
 
+def test_resets_may_go_on_after_densification() -> None:
+    settings = DensifySettings(refine_stop_iter=5000, reset_stop_iter=9001)
+    pipeline = replace(make_pipeline(), settings=settings)
+    refined = [w.start for w in windows(30000, 1) if pipeline.refine_marks(w)]
+    assert refined[-1] == 4900
+    assert [w.start for w in windows(30000, 1) if pipeline.reset_marks(w)] == [3000, 6000, 9000]
+
+
+def test_without_densification_nothing_is_done_to_the_table() -> None:
+    settings = DensifySettings(enabled=False, reset_stop_iter=9000)
+    pipeline = replace(make_pipeline(), settings=settings, white_background=True)
+    assert not any(
+        pipeline.refine_marks(w) or pipeline.reset_marks(w) or pipeline.collects(w)
+        for w in windows(30000, 7)
+    )
+
+
 def test_white_background_resets_early() -> None:
     pipeline = replace(make_pipeline(), white_background=True)
     assert [w.start for w in windows(4000, 1) if pipeline.reset_marks(w)] == [500, 3000]

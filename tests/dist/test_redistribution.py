@@ -1,0 +1,78 @@
+"""However rows are spread, and however often they move, a run has the same bits."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grendel_odin.config import bind
+from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
+from grendel_odin.parallel.spread import Spread
+from grendel_odin.train.build import build
+from grendel_odin.train.settings import Settings
+from tests.launch import torchrun
+
+SHORT = (
+    *("train.iterations=36", "train.schedule_scale=0.02", "train.threads=1"),
+    *("densify.reset_every=1000", "train.batch_size=2", "train.eval_iterations=[]"),
+    *("train.save_iterations=[]", "parallel.reshard_every=2", "parallel.reshard_threshold=1"),
+)
+"""Densifies at 12, 14, ...; resets opacity at 20; rows may move at every second densification."""
+
+CUTS = {
+    Spread.CONTIGUOUS: ("balance=timed", "balance_warmup=0", "balance_small=true"),
+    Spread.RANDOM: ("balance=even",),
+    Spread.MORTON: (),
+    Spread.COVISIBILITY: (),
+}
+"""How pixels are cut does not matter, either; so both are tried at once."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a run in one process, `alone`, and of one on three ranks for each spread."""
+    folder = tmp_path_factory.mktemp("spread")
+    scene = folder / "scene"
+    write_procedural_scene(scene, ProceduralSettings(views=10, width=64, height=49, points=300))
+    shared = (f"data.path={scene}", *SHORT)
+    with closing(build(bind(Settings, None, [*shared, f"output={folder / 'alone'}"]))) as trainer:
+        trainer.run()
+    cases = [
+        ",".join(
+            [f"output={folder / spread.value}", f"parallel.spread={spread.value}"]
+            + [f"parallel.{word}" for word in CUTS[spread]]
+        )
+        for spread in Spread
+    ]
+    done = torchrun(3, "tests/dist/spread_ranks.py", *cases, "--", *shared)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def state(run: Path) -> str:
+    return str(json.loads((run / "summary.json").read_text())["state_sha256"])
+
+
+@pytest.mark.parametrize("spread", list(Spread))
+def test_spread_does_not_change_the_model(runs: Path, spread: Spread) -> None:
+    run = runs / spread.value
+    assert state(run) == state(runs / "alone")
+
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    moves = [line for line in lines if line["event"] == "redistribute"]
+    densified = {line["iteration"]: line for line in lines if line["event"] == "densify"}
+    at_start = [move for move in moves if move["iteration"] == 0]
+    assert len(at_start) == (spread is not Spread.CONTIGUOUS)
+    later = [move for move in moves if move["iteration"]]
+    assert later and {move["iteration"] for move in later} <= set(list(densified)[1::2])
+    for move in later:
+        assert sum(move["before"]) == densified[move["iteration"]]["num_primitives"]
+        assert max(move["before"]) > min(move["before"])
+    for move in moves:
+        after = move["after"]
+        assert sum(after) == sum(move["before"]) and max(after) <= 1.05 * sum(after) / 3 + 1
+        # 64 parameters and two moments of each, the id, and two statistics of 8 and 4 bytes
+        assert move["bytes_moved"] == move["rows_moved"] * (3 * 256 + 8 + 12)
