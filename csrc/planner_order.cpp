@@ -42,7 +42,8 @@ double coupling(const LocalityGraph& graph, Views a, Views b) {
     return sum;
 }
 
-constexpr double kNothing = 1e-9;  // less is rounding
+constexpr double kNothing = 1e-9;      // less is rounding
+constexpr double kWorthwhile = 0.01;  // of the sum of squares, for another round of exchanges
 
 // What the drawing of an epoch goes by.
 struct Draw {
@@ -165,7 +166,7 @@ public:
         for (int64_t k = 0; k < units_; k++) pairs_[k] = coupling(graph_, unit(k - 1), unit(k));
     }
 
-    // Tries to mend the worst pairs, `trials` partners each; false if nothing was gained.
+    // Tries to mend the worst pairs, `trials` partners each; false if that has gained next to nothing.
     bool round(size_t trials, Random& random) {
         std::vector<int64_t> worst;
         for (int64_t k = 0; k < units_; k++)
@@ -176,12 +177,13 @@ public:
         };
         std::partial_sort(worst.begin(), worst.begin() + int64_t(most), worst.end(), more);
         worst.resize(most);
-        bool gained = false;
+        double squares = 0, gain = 0;
+        for (double pair : pairs_) squares += pair * pair;
         for (int64_t k : worst) {
-            gained |= mend(k, k - 1, trials, random);
-            if (k > 0) gained |= mend(k - 1, k, trials, random);
+            gain += mend(k, k - 1, trials, random);
+            if (k > 0) gain += mend(k - 1, k, trials, random);
         }
-        return gained;
+        return gain > kWorthwhile * squares;
     }
 
 private:
@@ -191,8 +193,9 @@ private:
         return {order_.data() + first, std::min(batch_, int64_t(order_.size()) - first)};
     }
 
-    // Exchanges the view of unit `a` that is most coupled to unit `to`, with the best of some others.
-    bool mend(int64_t a, int64_t to, size_t trials, Random& random) {
+    // Exchanges the view of unit `a` that is most coupled to unit `to` with the best of some others;
+    // by how much the sum of squares falls.
+    double mend(int64_t a, int64_t to, size_t trials, Random& random) {
         size_t i = order_.size();
         double strongest = 0;
         for (int64_t at = a * batch_; at < std::min((a + 1) * batch_, int64_t(order_.size())); at++) {
@@ -200,7 +203,7 @@ private:
             const double score = coupling(graph_, order_[at], unit(to));
             if (score > strongest) strongest = score, i = size_t(at);
         }
-        if (i == order_.size()) return false;
+        if (i == order_.size()) return 0;
         const size_t partners = order_.size() - open_;
         const bool all = partners <= trials;
         const size_t first = random.below(partners);
@@ -211,13 +214,13 @@ private:
             const Change change = trial(i, j);
             if (change.gain > (best == order_.size() ? kNothing : least.gain)) best = j, least = change;
         }
-        if (best == order_.size()) return false;
+        if (best == order_.size()) return 0;
         std::swap(order_[i], order_[best]);
         const int64_t b = int64_t(best) / batch_;
         const int64_t pairs[4] = {a, a + 1, b, b + 1};
         for (int n = 0; n < 4; n++)
             if (pairs[n] < units_) pairs_[pairs[n]] = std::max(0.0, least.pairs[n]);
-        return true;
+        return least.gain;
     }
 
     struct Change {

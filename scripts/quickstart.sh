@@ -8,5 +8,7 @@ bash scripts/setup_env.sh
 if [ ! -d data/quickstart ]; then
     .venv/bin/python -m grendel_odin.data.procedural data/quickstart
 fi
-.venv/bin/python train.py -c configs/quickstart.yaml "$@" output=output/quickstart
+# Two processes share the work; one would do: python train.py -c configs/quickstart.yaml
+OMP_NUM_THREADS=1 .venv/bin/python -m torch.distributed.run --standalone --nproc-per-node=2 \
+    train.py -c configs/quickstart.yaml "$@" output=output/quickstart
 .venv/bin/python render.py -m output/quickstart --skip_train

@@ -23,8 +23,9 @@ Order = NDArray[np.int32]
 
 CANDIDATES = 8
 """Views of a group among which one is chosen."""
-TRIALS, ROUNDS = 64, 4
-"""Partners tried for an exchange, and passes over the worst pairs of units."""
+TRIALS, ROUNDS = 1024, 16
+"""Lookups for an exchange (its partners are as many fewer as units are larger), and passes over the
+worst pairs of units at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def draw_epoch(
         *(partition.groups, partition.count, batch, settings.unit is UnitShape.COMPACT),
         np.array(border.previous, np.int32),
         np.array(border.open, np.int32),
-        *(settings.seed, border.epoch, CANDIDATES, TRIALS, ROUNDS),
+        *(settings.seed, border.epoch, CANDIDATES, min(max(TRIALS // batch, 16), 256), ROUNDS),
     )
     return order, next_border(order, batch, border)
 

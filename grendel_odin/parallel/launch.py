@@ -119,8 +119,9 @@ def _meet(
     place: Place, timeout_s: float, environment: Mapping[str, str]
 ) -> tuple[Watch, list[Guest], Store]:
     """Meets the others; gives the watch over them, who they are, and a store for gloo."""
-    nodes = 2 if place.local_size and place.local_size < place.size else 1
-    check_address(place.address, place.port, nodes)
+    several = place.local_size is not None and place.local_size < place.size
+    if not place.store:  # or else the launcher has met at this address already
+        check_address(place.address, place.port, several, place.far)
     own = Guest(
         *(place.rank, place.size, place.job, socket.gethostname()),
         cores=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],

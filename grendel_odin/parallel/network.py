@@ -11,8 +11,11 @@ from grendel_odin.config import UserError
 INTERFACE = "GLOO_SOCKET_IFNAME"
 
 
-def check_address(address: str, port: int, nodes: int) -> None:
-    """Raises UserError unless MASTER_ADDR and MASTER_PORT can serve a run on so many nodes."""
+def check_address(address: str, port: int, several: bool, far: bool) -> None:
+    """Raises UserError unless MASTER_ADDR and MASTER_PORT can be where the ranks meet.
+
+    several: whether the run is on several nodes; far: whether rank 0 is on another one than this.
+    """
     if not 0 < port < 65536:
         raise UserError(f"MASTER_PORT={port}: a port is a number from 1 to 65535")
     found = addresses(address)
@@ -22,11 +25,20 @@ def check_address(address: str, port: int, nodes: int) -> None:
             "name or an IP address of rank 0's node that every node can look up "
             f"(try: getent hosts {address})"
         )
-    if nodes > 1 and any(each.is_loopback for each in found):
+    # A node may well know its own name as 127.0.1.1, and then rank 0 is found there.
+    if found[0].is_loopback and (far or (several and is_loopback_name(address))):
         raise UserError(
             f"MASTER_ADDR={address} is {found[0]} on {socket.gethostname()}: every node would look "
             "for rank 0 on itself; set it to an address of rank 0's node in the network"
         )
+
+
+def is_loopback_name(address: str) -> bool:
+    """Whether every host takes this for itself."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def interface_problem(environment: Mapping[str, str]) -> str:

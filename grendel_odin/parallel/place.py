@@ -27,6 +27,8 @@ class Place:
     local_size: int | None = None
     job: str = ""
     """What tells this run from another one that was given the same address and port."""
+    far: bool = False
+    """Whether rank 0 is known to be on another node."""
     store: bool = False
     """Whether the launcher runs a key-value store at the address, as torchrun does."""
 
@@ -67,14 +69,16 @@ def _of_variables(environment: Environment) -> Place:
             "--rdzv-endpoint FIRST_NODE:PORT, or leave torchrun out: srun python train.py ..."
         )
     local = "LOCAL_RANK" in environment
+    rank = _integer(environment, "RANK", 0)
     return Place(
-        rank=_integer(environment, "RANK", 0),
+        rank=rank,
         size=size,
         address=environment.get("MASTER_ADDR", "127.0.0.1"),
         port=_integer(environment, "MASTER_PORT", DEFAULT_PORT),
         local_rank=_integer(environment, "LOCAL_RANK", 0) if local else None,
         local_size=_integer(environment, "LOCAL_WORLD_SIZE", 1) if local else None,
         job=environment.get("TORCHELASTIC_RUN_ID", ""),
+        far=local and rank != _integer(environment, "LOCAL_RANK", 0),
         store=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )
 
@@ -105,6 +109,7 @@ def _of_slurm(environment: Environment) -> Place:
         local_rank=_integer(environment, "SLURM_LOCALID", 0),
         local_size=by_node[node],
         job=f"{job}.{step}",
+        far=node > 0,
     )
 
 

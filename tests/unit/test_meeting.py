@@ -107,6 +107,10 @@ def test_what_is_wrong_with_the_address_shows_at_once() -> None:
         ({"MASTER_ADDR": "no.such.host.invalid"}, "does not know the host MASTER_ADDR=no.such"),
         ({"MASTER_PORT": "70000"}, "MASTER_PORT=70000: a port is"),
         ({"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, "look for rank 0 on itself"),
+        (
+            {"RANK": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "localhost"},
+            "look for rank 0 on itself",
+        ),
     ):
         with pytest.raises(UserError, match=text):
             join_world(60, environment=environment(**changes))
