@@ -96,12 +96,15 @@ struct Inverse {
 };
 
 struct Edge {
-    float weight;
+    float weight;  // positive
     int32_t to;
-    // Of equal edges the one to the lower view goes first, so that a choice never depends on how
-    // edges were found.
-    bool operator<(const Edge& other) const {
-        return weight != other.weight ? weight > other.weight : to < other.to;
+    // Strong edges come first. Of equal ones the one to the lower view does, so that a choice never
+    // depends on how edges were found. (The bits of positive floats are in their order.)
+    bool operator<(const Edge& other) const { return rank() < other.rank(); }
+    uint64_t rank() const {
+        uint32_t bits;
+        std::memcpy(&bits, &weight, sizeof bits);
+        return uint64_t(~bits) << 32 | uint32_t(to);
     }
 };
 
@@ -183,21 +186,25 @@ public:
     // which they came.
     void count(const uint32_t* list, int64_t length) {
         seen.clear();
-        const int64_t entries = items_.offsets[items_.count];
+        const int64_t *offsets = items_.offsets, entries = offsets[items_.count];
+        const int32_t* views = items_.views;
+        int32_t* copied = copied_.data();
         int64_t filled = 0;
         for (int64_t i = 0; i < length; i++) {
-            if (i + 2 * kAhead < length) __builtin_prefetch(&items_.offsets[list[i + 2 * kAhead]]);
-            if (i + kAhead < length) __builtin_prefetch(&items_.views[items_.offsets[list[i + kAhead]]]);
-            const int64_t first = items_.offsets[list[i]], views = items_.offsets[list[i] + 1] - first;
-            if (views <= kWide && first + kWide <= entries) {
-                std::memcpy(&copied_[filled], items_.views + first, kWide * sizeof(int32_t));
-                filled += views;
-                if (filled > kRoom) filled = flush(copied_.data(), filled);
+            if (i + 2 * kAhead < length) {
+                __builtin_prefetch(offsets + list[i + 2 * kAhead]);
+                __builtin_prefetch(views + offsets[list[i + kAhead]]);
+            }
+            const int64_t first = offsets[list[i]], count = offsets[list[i] + 1] - first;
+            if (count <= kWide && first + kWide <= entries) {
+                std::memcpy(copied + filled, views + first, kWide * sizeof(int32_t));
+                filled += count;
+                if (filled > kRoom) filled = flush(copied, filled);
             } else {
-                flush(items_.views + first, views);
+                flush(views + first, count);
             }
         }
-        flush(copied_.data(), filled);
+        flush(copied, filled);
     }
 
     // The count of a view, which is forgotten.
@@ -209,8 +216,9 @@ private:
     static constexpr int64_t kRoom = 1024;
 
     int64_t flush(const int32_t* views, int64_t count) {
+        int32_t* shared = shared_.data();
         for (int64_t i = 0; i < count; i++)
-            if (shared_[views[i]]++ == 0) seen.push_back(views[i]);
+            if (shared[views[i]]++ == 0) seen.push_back(views[i]);
         return 0;
     }
 

@@ -82,10 +82,11 @@ def draw_epoch(
 
 def next_border(order: Order, batch: int, border: Border) -> Border:
     """Where the epoch after this one begins."""
-    line = [*border.open, *order.tolist()]
-    whole = len(line) // batch * batch
-    previous = tuple(line[whole - batch : whole]) if whole else border.previous
-    return Border(border.epoch + 1, previous, tuple(line[whole:]))
+    left = (len(border.open) + len(order)) % batch
+    ended = [*border.open, *order[-2 * batch :].tolist()]  # the open views count if these are few
+    whole = ended[: len(ended) - left]
+    previous = tuple(whole[-batch:]) if len(whole) >= batch else border.previous
+    return Border(border.epoch + 1, previous, tuple(ended[len(ended) - left :]))
 
 
 def couplings(

@@ -15,17 +15,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from tqdm import tqdm
 
 from grendel_odin.config import BROKEN_RUN, BrokenRun, UserError
 from grendel_odin.config.files import drop_unfinished
 from grendel_odin.parallel.link import Link, Message
+from grendel_odin.parallel.roll import Roll, Spot, Verdict
 
 BEAT_S = 0.5
-SILENT_S = 3.0
-"""Without a sign of life: a rank that others wait for is then taken to be stopped."""
 SETTLE_S = 2.0
 """From the first complaint to a verdict, so that the cause can be heard before its effects."""
 VERDICT_S = 6.0
@@ -35,39 +34,18 @@ LAST_S = 60.0
 """The same for one that does something else: it may be writing a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Why the run ends."""
-
-    text: str
-    mute: list[int]
-    """Ranks that cannot say it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a rank is: the number and name of its latest collective, and whether it is in it."""
-
-    count: int = 0
-    operation: str = "start"
-    inside: bool = False
-
-
 class Watch:
     """The watch of one rank."""
 
     def __init__(self, rank: int, hosts: Sequence[str], links: Mapping[int, Link]) -> None:
         """`links` are to rank 0, or of rank 0 to all others."""
-        self.rank, self.hosts, self.links = rank, hosts, dict(links)
+        self.rank, self.roll, self.links = rank, Roll(hosts), dict(links)
         self.tell: Callable[[str], None] = lambda line: None
         """Receives what ends the run: a log."""
         self.last_words = ""
         """What is worth knowing then: where the last model lies."""
         self.verdict: Verdict | None = None
         self._spot = Spot()
-        self._spots = {r: Spot() for r in range(len(hosts))}
-        self._heard = dict.fromkeys(range(len(hosts)), time.monotonic())
-        self._left = set[int]()
         self._complaint: tuple[float, int, str] | None = None
         self._ended = 0.0
         self._judging, self._judged = threading.Lock(), threading.Event()
@@ -96,19 +74,13 @@ class Watch:
         else:
             self.links[0].send({"complaint": complaint, **self._sign()})
         if not self._judged.wait(VERDICT_S):
-            silence = time.monotonic() - self._heard[0]
-            if 0 in self._left:
-                self._judge(Verdict(f"{self.name(0)} ended early", [0]))
-            elif silence > SILENT_S:
-                self._judge(Verdict(self._silent([0], silence), [0]))
-            else:
-                self._judge(Verdict(complaint, list(range(self.rank))))
+            self._judge(self.roll.on_host(complaint, self.rank))
         assert self.verdict is not None
         return self.verdict
 
     def fail(self, reason: str) -> None:
         """This rank cannot go on: all ranks learn why, before it leaves."""
-        text = f"{self.name(self.rank)} failed: {reason}"
+        text = f"{self.roll.name(self.rank)} failed: {reason}"
         if self.rank == 0:
             self._judge(Verdict(text, []))
             return
@@ -125,18 +97,16 @@ class Watch:
         for link in self.links.values():
             link.close()
 
-    def name(self, rank: int) -> str:
-        """A rank with its host."""
-        return f"rank {rank} ({self.hosts[rank]})"
-
     # The thread does the rest.
 
     def _run(self) -> None:
         beat = 0.0
         while not self._closed.is_set():
-            open_links = {r: link for r, link in self.links.items() if r not in self._left}
+            open_links = {r: link for r, link in self.links.items() if r not in self.roll.left}
             ready = select.select(list(open_links.values()), [], [], BEAT_S / 2)[0]
-            self._left |= {r for r, link in open_links.items() if link in ready and self._gone(r)}
+            self.roll.left |= {
+                r for r, link in open_links.items() if link in ready and self._gone(r)
+            }
             if time.monotonic() >= beat:
                 beat = time.monotonic() + BEAT_S
                 for link in open_links.values():
@@ -151,15 +121,9 @@ class Watch:
         """Hears what a rank says; whether it has left."""
         messages = self.links[rank].receive()
         if messages is None:
-            self._judge(
-                Verdict(
-                    f"{self.name(rank)} is gone without a word: it was killed (by hand, or for "
-                    f"want of memory), it crashed, or its node went down{self._last_seen(rank)}",
-                    [rank],
-                )
-            )
+            self._judge(self.roll.gone(rank))
             return True
-        self._heard[rank] = time.monotonic()
+        self.roll.hear(rank)
         for message in messages:
             if "bye" in message:
                 return True
@@ -168,7 +132,7 @@ class Watch:
 
     def _take(self, rank: int, message: Message) -> None:
         if "spot" in message:
-            self._spots[rank] = Spot(**message["spot"])
+            self.roll.hear(rank, Spot(**message["spot"]))
         if "complaint" in message:
             self._complain(rank, message["complaint"])
         if "failed" in message:
@@ -184,53 +148,11 @@ class Watch:
             self._complaint = (time.monotonic() + SETTLE_S, rank, text)
 
     def _decide(self) -> None:
-        """Rank 0's verdict on the first complaint: who is silent, or else behind the others."""
+        """Rank 0's verdict on the first complaint."""
         if self._complaint is None or time.monotonic() < self._complaint[0] or self.verdict:
             return
-        _, accuser, text = self._complaint
-        now = time.monotonic()
-        self._spots[0], self._heard[0] = self._spot, now
-        here = self._spots[accuser]
-        left = sorted(self._left)
-        silent = [r for r, heard in self._heard.items() if now - heard > SILENT_S]
-        behind = [
-            r
-            for r, spot in self._spots.items()
-            if (spot.count, spot.inside) < (here.count, here.inside)
-        ]
-        if left:
-            verdict = f"{self._names(left)} ended early; {self.name(accuser)} waited in "
-            self._judge(Verdict(f"{verdict}{here.operation}", left))
-        elif silent:
-            age = max(now - self._heard[r] for r in silent)
-            verdict = f"{self._silent(silent, age)}; {self.name(accuser)} waited in "
-            self._judge(Verdict(f"{verdict}{here.operation}", silent))
-        elif behind:
-            self._judge(Verdict(self._behind(behind, here.operation), []))
-        else:
-            self._judge(Verdict(f"{self.name(accuser)}, {here.operation}: {text}", []))
-
-    def _silent(self, ranks: Sequence[int], age: float) -> str:
-        return (
-            f"{self._names(ranks)} gave no sign of life for {age:.0f} s: stopped, hung, or its "
-            f"node cannot be reached{self._last_seen(ranks[0])}"
-        )
-
-    def _behind(self, ranks: Sequence[int], operation: str) -> str:
-        return (
-            f"{self._names(ranks)} lives, but did not come to {operation} in time"
-            f"{self._last_seen(ranks[0])}. If it only needs longer, raise parallel.step_timeout_s "
-            "or parallel.timeout_s"
-        )
-
-    def _names(self, ranks: Sequence[int]) -> str:
-        return ", ".join(map(self.name, ranks))
-
-    def _last_seen(self, rank: int) -> str:
-        spot = self._spots[rank]
-        if spot == Spot():
-            return ""
-        return f"; it was last seen {'in' if spot.inside else 'after'} {spot.operation}"
+        self.roll.hear(0, self._spot)
+        self._judge(self.roll.on_all(*self._complaint[1:]))
 
     def _judge(self, verdict: Verdict) -> None:
         """The first verdict holds, and is said once: by the lowest rank that can."""
@@ -243,6 +165,8 @@ class Watch:
                 link.send({"verdict": asdict(verdict)})
         text = f"error: {verdict.text}" + (f". {self.last_words}" if self.last_words else "")
         self.tell(text)
-        if self.rank == min(set(range(len(self.hosts))) - set(verdict.mute), default=self.rank):
-            tqdm.write(text, file=sys.stderr)
+        able = set(range(len(self.roll.hosts))) - set(verdict.mute)
+        if self.rank == min(able, default=self.rank):
+            # A lost rank 0 may have left its progress bar on the line.
+            tqdm.write("\n" * (self.rank > 0) + text, file=sys.stderr)
         self._judged.set()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -121,12 +121,48 @@ def test_torchrun_and_a_killed_rank(scene: Path, tmp_path: Path) -> None:
     launcher = start(torchrun_command(2, "train.py", *endless(scene, output)))
     with ended([launcher]):
         wait_for_steps(output)
-        os.kill(rank_of(launcher.pid, 0), signal.SIGKILL)
-        said = launcher.communicate(timeout=LIMIT_S)[1]
+        ranks = [rank_of(launcher.pid, rank) for rank in (0, 1)]
+        os.kill(ranks[0], signal.SIGKILL)
+        try:
+            said = launcher.communicate(timeout=LIMIT_S)[1]
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(ranks[1], signal.SIGKILL)
     assert launcher.returncode == 1
     (line,) = errors(said)
     assert "rank 0 (" in line and "gone without a word" in line and "iteration_5" in line
     assert "rank 0 (" in (output / "logs/rank_0001.log").read_text()
+
+
+def rank_of(launcher: int, rank: int) -> int:
+    """The process of a rank among the children of torchrun."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    for child in children:
+        variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        if f"RANK={rank}".encode() in variables:
+            return int(child)
+    raise AssertionError(f"no rank {rank} among {children}")
+
+
+def test_sigterm_ends_a_run_with_its_model_saved(scene: Path, tmp_path: Path) -> None:
+    # Started by srun, and ended by it when the time is over.
+    output = tmp_path / "run"
+    step = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NUM_TASKS": "2"}
+    step |= {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_TASKS_PER_NODE": "2"}
+    words = [sys.executable, "train.py", *endless(scene, output)]
+    ranks = [{"SLURM_PROCID": rank, "SLURM_LOCALID": rank} for rank in ("0", "1")]
+    processes = [start(words, **step, **rank) for rank in ranks]
+    with ended(processes):
+        wait_for_steps(output)
+        for each in processes:
+            each.send_signal(signal.SIGTERM)
+        said = [each.communicate(timeout=LIMIT_S)[1] for each in processes]
+    assert [each.returncode for each in processes] == [130, 130], said
+    summary = json.loads((output / "summary.json").read_text())
+    assert summary["world_size"] == 2
+    assert summary["status"] == "interrupted" and summary["iteration"] >= 20
+    name = f"point_cloud/iteration_{summary['iteration']}/point_cloud.ply"
+    assert (output / name).is_file()
 
 
 def test_another_configuration_on_one_rank(scene: Path, tmp_path: Path) -> None:

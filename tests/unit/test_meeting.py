@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from grendel_odin.config import BrokenRun, UserError
-from grendel_odin.parallel import meeting, network, watch
+from grendel_odin.parallel import meeting, network, roll, watch
 from grendel_odin.parallel.launch import join_world
 from grendel_odin.parallel.link import Link
 from grendel_odin.parallel.meeting import Agreement, Guest
@@ -138,7 +138,7 @@ def watches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Watch]]:
     """Of three ranks, in one process."""
     monkeypatch.setattr(watch, "BEAT_S", 0.1)
     monkeypatch.setattr(watch, "SETTLE_S", 0.3)
-    monkeypatch.setattr(watch, "SILENT_S", 1.0)
+    monkeypatch.setattr(roll, "SILENT_S", 1.0)
     hosts = ["a", "b", "b"]
     ends = {rank: connection() for rank in (1, 2)}
     made = [Watch(0, hosts, {rank: Link(pair[0]) for rank, pair in ends.items()})]
@@ -183,8 +183,9 @@ def test_a_killed_rank_is_named(
             link._socket.shutdown(socket.SHUT_RDWR)
         left = [each for each in ranks if each.rank != lost]
         (reason,) = reasons(left)
-    assert f"rank {lost} ({ranks[0].hosts[lost]}) is gone without a word" in reason
-    assert capsys.readouterr().err.count(reason) == 1
+    assert f"rank {lost} ({ranks[0].roll.hosts[lost]}) is gone without a word" in reason
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line] == [f"error: {reason}"]
 
 
 def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
