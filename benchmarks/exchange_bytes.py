@@ -31,9 +31,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from grendel_odin.config import bind
 from grendel_odin.data.views import View
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel import parcel
 from grendel_odin.parallel.assign import assign
 from grendel_odin.parallel.balance import CountedCosts
-from grendel_odin.parallel.hybrid import PAYLOAD_WIDTH, Hybrid
+from grendel_odin.parallel.hybrid import Hybrid
 from grendel_odin.parallel.sharing import first_rows, pixel_rows
 from grendel_odin.parallel.spread import Spread, owners
 from grendel_odin.parallel.strips import Strip, cut
@@ -48,7 +49,7 @@ from grendel_odin.train.trainer import Trainer
 from tests.threaded_world import run_on_ranks
 
 RANKS = (2, 4, 8)
-FORWARD = 4 * PAYLOAD_WIDTH
+FORWARD = 4 * parcel.WIDTH
 """Bytes of a splat: its columns and its key."""
 COUNT, SUM = 2, 4 * SPLAT_WIDTH
 """Bytes that return: the number of a splat's sums, and each of them."""

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from grendel_odin.config import bind
 from grendel_odin.data.views import View
-from grendel_odin.parallel.hybrid import _touching
+from grendel_odin.parallel.parcel import pick, touching
 from grendel_odin.parallel.sharing import pixel_rows
 from grendel_odin.parallel.strips import Strip, cut
 from grendel_odin.render.losses import HALO
-from grendel_odin.render.protocol import SPLAT_WIDTH, Rect, Splats, SplatSums
+from grendel_odin.render.protocol import SPLAT_WIDTH, Rect, SplatSums
 from grendel_odin.train.build import build
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.step import Step
@@ -44,9 +44,8 @@ def once(step: Step, view: View, ranks: int, ordered: bool) -> tuple[float, floa
     spent, size, parts = 0.0, 0, list[tuple[Tensor, SplatSums]]()
     for strip in strips_of(step, view, ranks):
         rows = pixel_rows(strip, camera)
-        sent = _touching(ranges, pixel_rows(strip, camera, HALO))
-        at = sent.long()
-        share = Splats(splats.values[at], splats.keys[at], splats.rows[:0], splats.radii[:0])
+        sent = touching(ranges, pixel_rows(strip, camera, HALO))
+        share = pick(splats, sent)
         rect = Rect(0, rows.start, camera.width, len(rows))
         image = renderer.render(share, camera, rect, step.background)
         tops = torch.ones(len(share), dtype=torch.bool)

@@ -13,6 +13,7 @@ void register_adam(nb::module_& m);
 void register_densify(nb::module_& m);
 void register_peak(nb::module_& m);
 void register_cut(nb::module_& m);
+void register_rows(nb::module_& m);
 void register_pack(nb::module_& m);
 void register_mailbox(nb::module_& m);
 

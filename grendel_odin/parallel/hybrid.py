@@ -14,9 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from grendel_odin import _kernels
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel import parcel
 from grendel_odin.parallel.assign import assign
 from grendel_odin.parallel.sharing import Fold, Share, pixel_rows, union
 from grendel_odin.parallel.strips import Strip, cut
@@ -30,9 +30,6 @@ from grendel_odin.render.protocol import (
     SplatSums,
     tile_rows,
 )
-
-PAYLOAD_WIDTH = SPLAT_WIDTH + 1
-"""Floats of a splat that travels: its columns and its key."""
 
 
 class Hybrid:
@@ -75,7 +72,7 @@ class Hybrid:
             ]
         ranges = {view: self.renderer.row_ranges(each) for view, each in splats.items()}
         self._sent = [
-            _touching(ranges[strip.view], pixel_rows(strip, cameras[strip.view], HALO))
+            parcel.touching(ranges[strip.view], pixel_rows(strip, cameras[strip.view], HALO))
             for strip in self._strips
         ]
         counts = self.world.gather_integers(torch.tensor([len(sent) for sent in self._sent]))
@@ -84,14 +81,17 @@ class Hybrid:
         outgoing = [self._pack(rank) for rank in range(self.world.size)]
         own = self._own()
         lengths: list[list[int]] = counts[:, own].tolist()
-        sizes = [PAYLOAD_WIDTH * sum(each) for each in lengths]
+        sizes = [parcel.WIDTH * sum(each) for each in lengths]
         incoming = self.world.swap(outgoing, sizes, "exchange")
-        pieces = [_unpack(flat, each) for flat, each in zip(incoming, lengths, strict=True)]
+        parcels = [
+            torch.split(flat, [parcel.WIDTH * n for n in each])
+            for flat, each in zip(incoming, lengths, strict=True)
+        ]
         return [
             Share(
                 self._strips[number],
                 cameras[self._strips[number].view],
-                _joined([each[place] for each in pieces]),
+                parcel.unpack([each[place] for each in parcels]),
                 [each[place] for each in lengths],
             )
             for place, number in enumerate(own)
@@ -147,11 +147,11 @@ class Hybrid:
     def _pack(self, rank: int) -> Tensor:
         """What a rank's strips get from here, strip after strip."""
         numbers = self._of(rank)
-        lengths = [PAYLOAD_WIDTH * len(self._sent[number]) for number in numbers]
+        lengths = [parcel.WIDTH * len(self._sent[number]) for number in numbers]
         flat = torch.empty(sum(lengths))
         for number, part in zip(numbers, torch.split(flat, lengths), strict=True):
             splats = self._splats[self._strips[number].view]
-            _kernels.take_splats(splats.values, splats.keys, self._sent[number], part)
+            parcel.pack(splats, self._sent[number], part)
         return flat
 
     def _return(self, shares: Sequence[Share], sums: Sequence[SplatSums]) -> list[SplatSums]:
@@ -184,31 +184,6 @@ class Hybrid:
 
 def _everything(splats: Splats) -> Tensor:
     return torch.arange(len(splats), dtype=torch.int32)
-
-
-def _touching(ranges: Tensor, rows: range) -> Tensor:
-    """[m] int32: positions of the splats that may touch some of the rows."""
-    positions = torch.empty(len(ranges), dtype=torch.int32)
-    return positions[: _kernels.touching(ranges, rows.start, rows.stop, positions)]
-
-
-def _unpack(flat: Tensor, lengths: list[int]) -> list[tuple[Tensor, Tensor]]:
-    """Values [n, 10] and keys [n] of the splats of each strip that one rank has sent."""
-    pieces = []
-    for part in torch.split(flat, [PAYLOAD_WIDTH * n for n in lengths]):
-        keys = len(part) // PAYLOAD_WIDTH * SPLAT_WIDTH
-        pieces.append((part[:keys].view(-1, SPLAT_WIDTH), part[keys:].view(torch.int32)))
-    return pieces
-
-
-def _joined(pieces: list[tuple[Tensor, Tensor]]) -> Splats:
-    """Of several ranks; rows and radii did not travel."""
-    return Splats(
-        torch.cat([values for values, _ in pieces]),
-        torch.cat([keys for _, keys in pieces]),
-        rows=torch.empty(0, dtype=torch.int32),
-        radii=torch.empty(0, 2, dtype=torch.int32),
-    )
 
 
 def _cat(parts: list[Tensor], dtype: torch.dtype) -> Tensor:

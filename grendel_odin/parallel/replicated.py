@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from grendel_odin import _kernels
 from grendel_odin.config import UserError
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.state_hash import state_sum
@@ -93,7 +94,8 @@ class Replicated:
         chunk = self._fold_chunk(rows, everywhere, bounds, own, width)
         sizes = [width * (stop - start) for start, stop in pairwise(bounds)]
         pieces = self.world.swap([chunk] * size, sizes, "gradients")
-        gradients.values[:, :width] = torch.cat(pieces).view(-1, width)
+        for piece, (start, stop) in zip(pieces, pairwise(bounds), strict=True):
+            gradients.values[start:stop, :width] = piece.view(-1, width)
         gradients.empty = False
         return gradients
 
@@ -162,8 +164,8 @@ class Replicated:
         mine = everywhere[bounds[me] : bounds[me + 1]]
         folded = torch.zeros(len(mine), width)
         for view, each in enumerate(rows):
-            places = torch.searchsorted(mine, each[cuts[view][me] : cuts[view][me + 1]])
-            folded.index_add_(0, places, came[view].view(-1, width))
+            some = each[cuts[view][me] : cuts[view][me + 1]]
+            _kernels.add_rows(mine, folded, some, came[view].view(-1, width))
         return folded.view(-1)
 
 

@@ -9,8 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from grendel_odin import _kernels
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.parallel.parcel import pick, touching
 from grendel_odin.parallel.strips import Strip
 from grendel_odin.parallel.world import World
 from grendel_odin.render.losses import HALO
@@ -100,10 +102,8 @@ def union(rows: Sequence[Tensor], total: int) -> Tensor:
     """[A] int32, ascending: the rows, out of `total`, that any of the views has."""
     if len(rows) == 1:
         return rows[0]
-    mask = torch.zeros(total, dtype=torch.bool)
-    for each in rows:
-        mask[each.long()] = True
-    return mask.nonzero().squeeze(1).int()
+    made = torch.empty(min(total, sum(len(each) for each in rows)), dtype=torch.int32)
+    return made[: _kernels.unite(list(rows), total, made)]
 
 
 def first_rows(renderer: Renderer, share: Share) -> Tensor:
@@ -111,3 +111,8 @@ def first_rows(renderer: Renderer, share: Share) -> Tensor:
     if share.strip.first == 0:
         return torch.ones(len(share.splats), dtype=torch.bool)
     return renderer.row_ranges(share.splats)[:, 0] >= share.rows.start
+
+
+def halo_splats(renderer: Renderer, share: Share, halo: range) -> Splats:
+    """Splats that may touch the rows of a halo: few of those of the share."""
+    return pick(share.splats, touching(renderer.row_ranges(share.splats), halo))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from grendel_odin.data.cameras import Camera

@@ -20,7 +20,7 @@ from grendel_odin.model.table import ROW_WIDTH, active_blocks
 from grendel_odin.odin.graph import Stage, Task
 from grendel_odin.optim.schedule import Rates
 from grendel_odin.parallel.balance import CountedCosts
-from grendel_odin.parallel.sharing import Share, Sharing, first_rows
+from grendel_odin.parallel.sharing import Share, Sharing, first_rows, halo_splats
 from grendel_odin.pipelines.densify import OPACITY
 from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import Statistics, TrainingState
@@ -142,10 +142,10 @@ class Step:
         start, share = time.perf_counter(), unit.shares[number]
         rows, around = share.rows, share.rows_with_halo
         above, below = range(around.start, rows.start), range(rows.stop, around.stop)
-        renderings = [self._rendering(share, part) for part in (above, rows, below) if part]
-        unit.renderings.append(renderings[1 if above else 0])
-        colors = [rendering.color for rendering in renderings]
-        color = torch.cat(colors, 1) if len(colors) > 1 else colors[0]
+        rendering = self._rendering(share, share.splats, rows)
+        unit.renderings.append(rendering)
+        colors = [*self._halo(share, above), rendering.color, *self._halo(share, below)]
+        color = torch.cat(colors, 1) if len(colors) > 1 else rendering.color
         image, mask = self.images.with_mask(unit.views[share.strip.view])
         strip = self.loss.strip(
             color,
@@ -158,9 +158,14 @@ class Step:
         unit.strip_losses.append(strip)
         unit.strip_seconds.append(time.perf_counter() - start)
 
-    def _rendering(self, share: Share, rows: range) -> Rendering:
-        rect = share.rect(rows)
-        return self.renderer.render(share.splats, share.camera, rect, self.background)
+    def _rendering(self, share: Share, splats: Splats, rows: range) -> Rendering:
+        return self.renderer.render(splats, share.camera, share.rect(rows), self.background)
+
+    def _halo(self, share: Share, rows: range) -> list[Tensor]:
+        """The colours of rows that only the loss reads; none if there are no such rows."""
+        if not rows:
+            return []
+        return [self._rendering(share, halo_splats(self.renderer, share, rows), rows).color]
 
     def backward(self, unit: Unit, number: int) -> None:
         """The loss of one strip to what it adds to the gradients of its splats."""
