@@ -14,6 +14,7 @@ void register_densify(nb::module_& m);
 void register_peak(nb::module_& m);
 void register_cut(nb::module_& m);
 void register_rows(nb::module_& m);
+void register_bounds(nb::module_& m);
 void register_pack(nb::module_& m);
 void register_mailbox(nb::module_& m);
 

@@ -13,6 +13,7 @@ NB_MODULE(_kernels, m) {
     grendel::register_peak(m);
     grendel::register_cut(m);
     grendel::register_rows(m);
+    grendel::register_bounds(m);
     grendel::register_pack(m);
     grendel::register_mailbox(m);
 }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from grendel_odin.odin._planner import LocalityGraph
 from grendel_odin.odin.partition import Partition, partition
-from grendel_odin.odin.rlg import Graph
+from grendel_odin.odin.rlg import Evidence, Graph, refresh
 from grendel_odin.odin.schedule import (
     Border,
     Couplings,
@@ -107,26 +107,51 @@ class Plan:
     def __hash__(self) -> int:
         return hash(self.sha256)
 
-    def orders(self) -> Iterator[Order]:
-        """The views of every epoch, for ever: those spelt out, then those that follow."""
-        border, views, batch = Border(), len(self.graph), self.settings.batch
-        for order in self.order.reshape(-1, views):
-            yield order
-            border = next_border(order, batch, border)
-        native = self.graph.native()
-        while True:
-            order, border = draw_epoch(self.graph, self.partition, self.settings, border, native)
-            yield order
+    def course(self) -> Course:
+        """The plan on its way, from the first epoch on."""
+        return Course(self, self.graph)
 
     def units(self) -> Iterator[list[int]]:
         """Units of different views, for ever; every view comes once an epoch."""
-        return cut_units(self.orders(), self.settings.batch)
+        return self.course().units()
 
     def window(self, before: list[int], unit: list[int]) -> Window | None:
         """The window between any two units of full size."""
         pair = np.array([*before, *unit], np.int32)
         _, conflict = couplings(self.graph, pair, len(before))
         return window(float(conflict[0]), self.cost, self.settings.windows, self.settings.mode)
+
+
+@dataclass(slots=True)
+class Course:
+    """A plan on its way: epoch after epoch, with what was learnt on the way."""
+
+    plan: Plan
+    graph: Graph
+    """What the epochs to come are drawn from; groups stay those of the plan."""
+
+    def learn(self, evidence: Evidence, blend: float = 0.5) -> None:
+        """Epochs that are not drawn yet follow the refreshed weights."""
+        self.graph = refresh(self.graph, evidence, blend, self.plan.settings.edges)
+
+    def orders(self) -> Iterator[Order]:
+        """The views of every epoch, for ever: those spelt out, then those that follow."""
+        plan, border = self.plan, Border()
+        spelt = plan.order.reshape(EPOCHS, -1)
+        graph, native = plan.graph, plan.graph.native()
+        while True:
+            if self.graph is not graph:
+                graph, native = self.graph, self.graph.native()
+            if graph is plan.graph and border.epoch < EPOCHS:
+                order = spelt[border.epoch]
+                border = next_border(order, plan.settings.batch, border)
+            else:
+                order, border = draw_epoch(graph, plan.partition, plan.settings, border, native)
+            yield order
+
+    def units(self) -> Iterator[list[int]]:
+        """Units of different views, for ever; every view comes once an epoch."""
+        return cut_units(self.orders(), self.plan.settings.batch)
 
 
 def make_plan(graph: Graph, settings: PlanSettings, cost: CostModel = NOMINAL) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
 
@@ -31,9 +32,11 @@ from grendel_odin.train.checkpoint import even_share, read_state, rows_to_read
 from grendel_odin.train.describe import describe_run
 from grendel_odin.train.facts import describe_ranks, program_facts, scene_facts
 from grendel_odin.train.log import RunLog, check_tensorboard
+from grendel_odin.train.order_file import OrderRecord
+from grendel_odin.train.planning import RunOrder, run_order, write_plan
 from grendel_odin.train.recorder import Recorder
 from grendel_odin.train.resume import Start, check_start, find_start
-from grendel_odin.train.run_folder import RunFolder, check_output
+from grendel_odin.train.run_folder import PLAN, RunFolder, check_output
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.step import Step
 from grendel_odin.train.threads import use_threads
@@ -48,8 +51,8 @@ def build(settings: Settings, world: World = ALONE, notes: Sequence[str] = ()) -
     agree(world, program_facts(settings))
     train, start = settings.train, find_start(settings, world)
     memory = share_memory(world)
-    scene, step = world.together(lambda: _prepare(settings, world, start, memory))
-    agree(world, scene_facts(scene))
+    scene, step, order = world.together(lambda: _prepare(settings, world, start, memory))
+    agree(world, {**scene_facts(scene), "order of views": order.facts})
     scene = replace(scene, notes=[*notes, *scene.notes])
     overwrite = train.overwrite or start.replaces
     folder = RunFolder(settings.output, overwrite, world, start.continues)
@@ -60,12 +63,21 @@ def build(settings: Settings, world: World = ALONE, notes: Sequence[str] = ()) -
     for line in describe_ranks(world, settings.parallel.mode, step.threads):
         log.say(line)
     progress = start.progress(train.iterations)
-    return Trainer(settings, scene, step, Recorder(settings, scene, step, folder, log, progress))
+    if order.plan:
+        plan = order.plan
+        world.on_main(lambda: log.say(write_plan(plan, scene, folder.path / PLAN)))
+    earlier = list(islice(order.units, progress.images // train.batch_size))
+    record = None
+    if world.is_main:
+        names = [view.camera.name for view in scene.train]
+        record = OrderRecord(folder.path, names, train.batch_size, earlier)
+    recorder = Recorder(settings, scene, step, folder, log, progress, record)
+    return Trainer(settings, scene, step, recorder, order.units)
 
 
 def _prepare(
     settings: Settings, world: World, start: Start, memory: NodeMemory
-) -> tuple[Scene, Step]:
+) -> tuple[Scene, Step, RunOrder]:
     train = settings.train
     if world.is_main:
         check_output(settings.output, train.overwrite or start.replaces or start.continues)
@@ -84,7 +96,9 @@ def _prepare(
     data, background = settings.data, background_color(settings.renderer)
     images = ImageStore(scene.views, background, data.cache_bytes, data.workers, memory)
     renderer = make_renderer(fitted, threads)
-    return scene, _build_step(settings, scene, renderer, images, threads, world, start)
+    order = run_order(settings, scene, renderer, threads)
+    step = _build_step(settings, scene, renderer, images, threads, world, start)
+    return scene, step, order
 
 
 def _check_batch(settings: Settings, scene: Scene) -> None:

@@ -22,16 +22,23 @@ def heading(names: Sequence[str], batch: int) -> str:
 class OrderRecord:
     """Appends the units of a run to its `order.txt`; each line is written at once."""
 
-    def __init__(self, folder: Path, names: Sequence[str], batch: int, done: int = 0) -> None:
-        """done: units of an interrupted run that this one continues after; later ones go."""
-        path = folder / NAME
+    def __init__(
+        self, folder: Path, names: Sequence[str], batch: int, earlier: Sequence[Sequence[int]] = ()
+    ) -> None:
+        """earlier: units that a resumed run does not take again.
+
+        If the folder's file has as many, it is believed; what comes after them goes.
+        """
+        path, done = folder / NAME, len(earlier)
         kept = path.read_text().splitlines()[1 : done + 1] if done and path.is_file() else []
+        if len(kept) < done:
+            kept = [_line(unit) for unit in earlier]
         self._file = open(path, "w", encoding="ascii", buffering=1)  # noqa: SIM115 (closed below)
         self._file.write("\n".join([heading(names, batch), *kept]) + "\n")
 
     def add(self, unit: Sequence[int]) -> None:
         """The next unit, as numbers of training views."""
-        self._file.write(" ".join(map(str, unit)) + "\n")
+        self._file.write(_line(unit) + "\n")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -47,6 +54,10 @@ class OrderRecord:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _line(unit: Sequence[int]) -> str:
+    return " ".join(map(str, unit))
 
 
 def read_order(

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grendel_odin.config import UserError, replacing
-from grendel_odin.data.scene import Scene
+from grendel_odin.data.scene import Scene, load_scene
+from grendel_odin.model.initialise import initialise
 from grendel_odin.odin.partition import Partition, partition
 from grendel_odin.odin.plan import Plan, make_plan
 from grendel_odin.odin.plan_files import plan_bytes
 from grendel_odin.odin.plan_summary import summary
 from grendel_odin.odin.rlg import Graph
 from grendel_odin.odin.rlg_builders import computation, geometry, importance
-from grendel_odin.odin.settings import Builder, Partitioner, PlanSettings
+from grendel_odin.odin.settings import Builder, Mode, Partitioner, PlanSettings
 from grendel_odin.odin.windows import NOMINAL, CostModel
+from grendel_odin.render import Renderer, make_renderer
+from grendel_odin.render.settings import for_depth
 from grendel_odin.report.plan_pictures import write_plan_pictures
-from grendel_odin.train.odin_settings import PLAN, SHUFFLE, OdinSettings
+from grendel_odin.train.odin_settings import PLAN, SHUFFLE
 from grendel_odin.train.order_file import read_order
+from grendel_odin.train.run_folder import PLAN as PLAN_FOLDER
 from grendel_odin.train.sampler import units
+from grendel_odin.train.settings import Settings
+from grendel_odin.train.trace import trace_rows
 
 Accesses = Iterable[tuple[int, NDArray[np.int64]]]
 FEW_VIEWS = 20_000
@@ -111,26 +118,54 @@ def _other_partitions(plan: Plan) -> list[Partition]:
     wanted = plan.settings.partitioner
     methods = [method for method in Partitioner if method is not wanted]
     groups, seed = plan.settings.groups, plan.settings.seed
-    return [partition(plan.graph, groups, method, seed) for method in methods]
+    others = [partition(plan.graph, groups, method, seed) for method in methods]
+    return [each for each in others if each.method != plan.partition.method]
 
 
-def order_units(
-    scene: Scene,
-    settings: OdinSettings,
-    batch: int,
-    seed: int,
-    needed: int,
-    plan: Plan | None = None,
-) -> Iterator[list[int]]:
-    """Units of `batch` numbers of training views, in the order that odin.order asks for.
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """In which order a run trains on its views."""
 
-    needed: units that the run will take. plan: if it is there already.
-    Raises UserError at once if that order cannot be had.
-    """
-    if settings.order == SHUFFLE:
-        return units(len(scene.train), batch, seed)
-    if settings.order == PLAN:
-        made = plan or plan_scene(scene, settings.plan_settings(batch, seed))
-        return made.units()
+    units: Iterator[list[int]]
+    """Numbers of training views."""
+    facts: list[str]
+    """What all ranks must have in common."""
+    plan: Plan | None = None
+
+
+def run_order(settings: Settings, scene: Scene, renderer: Renderer, threads: int) -> RunOrder:
+    """What odin.order asks for. Raises UserError at once if it cannot be had."""
+    order, batch = settings.odin.order, settings.train.batch_size
+    if order == SHUFFLE:
+        return RunOrder(units(len(scene.train), batch, settings.seed), [SHUFFLE])
+    if order == PLAN:
+        plan = plan_run(settings, scene, renderer, threads)
+        return RunOrder(plan.units(), [f"plan {plan.sha256}"], plan)
     names = [view.camera.name for view in scene.train]
-    return iter(read_order(settings.order, names, batch, needed))
+    needed = -(-settings.train.iterations // batch)
+    drawn = read_order(order, names, batch, needed)
+    return RunOrder(iter(drawn), [sha256(repr(drawn).encode()).hexdigest()])
+
+
+def plan_run(settings: Settings, scene: Scene, renderer: Renderer, threads: int) -> Plan:
+    """The plan of a run; what views share may be traced on the untrained model."""
+    mode = Mode(settings.parallel.mode.value)
+    wanted = settings.odin.plan_settings(settings.train.batch_size, settings.seed, mode)
+    accesses = None
+    if wanted.builder is Builder.COMPUTATION:
+        table = initialise(scene.points.xyz, scene.points.rgb, settings.model)
+        accesses = trace_rows(table, renderer, scene.train)
+    return plan_scene(scene, wanted, threads, accesses)
+
+
+def plan_only(settings: Settings) -> str:
+    """Plan a run without training: writes output/plan and returns the summary.
+
+    Raises UserError where that is not possible.
+    """
+    threads = settings.train.thread_count()
+    scene = load_scene(settings.data, settings.seed)
+    renderer = make_renderer(for_depth(settings.renderer, scene.depth), threads)
+    folder = Path(settings.output) / PLAN_FOLDER
+    text = write_plan(plan_run(settings, scene, renderer, threads), scene, folder)
+    return f"{text}\nwritten   {folder}"

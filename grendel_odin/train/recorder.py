@@ -19,6 +19,7 @@ from grendel_odin.train.checkpoint_writer import CheckpointWriter
 from grendel_odin.train.evaluate import Evaluation, evaluate
 from grendel_odin.train.grendel_log import GrendelLog
 from grendel_odin.train.log import RunLog
+from grendel_odin.train.order_file import OrderRecord
 from grendel_odin.train.progress import Progress, Scores, Status, summary
 from grendel_odin.train.resume import scene_identity
 from grendel_odin.train.run_folder import RunFolder
@@ -39,11 +40,14 @@ class Recorder:
         folder: RunFolder,
         log: RunLog,
         progress: Progress,
+        order: OrderRecord | None,
     ) -> None:
+        """`order` is the main rank's."""
         self.settings, self.scene, self.step = settings, scene, step
         self.folder, self.log = folder, log
         self.world, self.owners = step.sharing.world, step.sharing.owners
-        self.progress = progress
+        self.progress, self.order = progress, order
+        self._numbers = {view.index: number for number, view in enumerate(scene.train)}
         self.checkpoints = CheckpointWriter(
             folder.path / FOLDER, settings.train.keep_checkpoints, self.world
         )
@@ -83,6 +87,8 @@ class Recorder:
             *(unit.window, unit.refine_marks > 0, [view.camera.name for view in unit.views]),
             [loss.value for loss in losses],
         )
+        if self.order:
+            self.order.add([self._numbers[view.index] for view in unit.views])
         self.log.progress(progress.iteration, unit.loss, primitives)
         if unit.window.multiples(self.settings.train.log_every):
             self.log.event(
@@ -255,6 +261,8 @@ class Recorder:
 
     def close(self) -> None:
         """Close the logs."""
+        if self.order:
+            self.order.close()
         self.grendel.close()
         self.log.close()
 

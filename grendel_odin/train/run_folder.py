@@ -25,11 +25,13 @@ FILES = (
     *("args.json", "cfg_args", "cameras.json", "input.ply", "environment.json", "metrics.jsonl"),
     *("summary.json", "results.json", "per_view.json", "results_train.json"),
     *("per_view_train.json", "results_test.json", "per_view_test.json"),
-    "dataparser_transforms.json",
+    *("dataparser_transforms.json", "order.txt"),
 )
+PLAN = "plan"
+"""May be there before the run is, by train.py --plan-only."""
 RANK_LOGS = "python_ws=*_rk=*.log"
 """Of scripts for Grendel-GS; a run of another number of ranks had others."""
-FOLDERS = ("point_cloud", "logs", "stats", "tb", "test", "train", "videos", "checkpoints")
+FOLDERS = (*("point_cloud", "logs", "stats", "tb", "test", "train", "videos", "checkpoints", PLAN),)
 
 
 def check_output(output: str, overwrite: bool) -> None:
@@ -43,7 +45,8 @@ def check_output(output: str, overwrite: bool) -> None:
                 + ("go on with it (train.resume=auto), " if has_checkpoints else "")
                 + "or add train.overwrite=true to replace that run"
             )
-        if not (path / MARKER).is_file() and not all(map(_is_empty_folder, path.iterdir())):
+        foreign = [each for each in path.iterdir() if each.name != PLAN]
+        if not (path / MARKER).is_file() and not all(map(_is_empty_folder, foreign)):
             raise UserError(
                 f"output={output} holds files that are no run of this program; "
                 "name a new or empty folder"

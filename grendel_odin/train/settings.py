@@ -14,6 +14,7 @@ from grendel_odin.optim.settings import OptimSettings
 from grendel_odin.parallel.settings import ParallelSettings
 from grendel_odin.pipelines.densify import DensifySettings
 from grendel_odin.render.settings import RendererSettings
+from grendel_odin.train.odin_settings import OdinSettings
 
 AUTO = "auto"
 """Value of train.resume."""
@@ -107,6 +108,7 @@ class Settings:
     densify: DensifySettings = field(default_factory=DensifySettings)
     train: TrainSettings = field(default_factory=TrainSettings)
     parallel: ParallelSettings = field(default_factory=ParallelSettings)
+    odin: OdinSettings = field(default_factory=OdinSettings)
 
     def problems(self) -> list[str]:
         """What binding alone does not find."""

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain
 
 from grendel_odin.config import BrokenRun, UserError
 from grendel_odin.data.scene import Scene
@@ -17,7 +17,7 @@ from grendel_odin.pipelines.window import windows
 from grendel_odin.train.interrupt import Interrupt
 from grendel_odin.train.progress import Status
 from grendel_odin.train.recorder import Recorder
-from grendel_odin.train.sampler import lookahead, units
+from grendel_odin.train.sampler import lookahead
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.step import Step, Unit
 from grendel_odin.train.threads import ThreadGovernor
@@ -28,8 +28,17 @@ PREFETCHED_IMAGES = 8
 class Trainer:
     """Trains until the last iteration or Ctrl-C; the recorder writes the results."""
 
-    def __init__(self, settings: Settings, scene: Scene, step: Step, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        scene: Scene,
+        step: Step,
+        recorder: Recorder,
+        order: Iterator[list[int]],
+    ) -> None:
+        """`order` gives the numbers of the training views of the units that are left."""
         self.settings, self.scene, self.step, self.recorder = settings, scene, step, recorder
+        self.order = order
         self.executor = Executor()
         for stage, spent in recorder.progress.stage_seconds.items():
             self.executor.seconds[Stage(stage)] += spent
@@ -82,9 +91,8 @@ class Trainer:
         train, views = self.settings.train, self.scene.train
         images = self.recorder.progress.images
         done = images // train.batch_size
-        drawn = units(len(views), train.batch_size, self.settings.seed)
         ahead = lookahead(
-            ([views[number] for number in unit] for unit in islice(drawn, done, None)),
+            ([views[number] for number in unit] for unit in self.order),
             -(-PREFETCHED_IMAGES // train.batch_size),
             lambda window: self.step.images.prefetch(chain.from_iterable(window)),
         )

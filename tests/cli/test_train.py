@@ -70,7 +70,8 @@ def events(output: Path, kind: str) -> list[dict[str, Any]]:
 def test_the_run_folder_is_complete(run: Path) -> None:
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert names == {
-        *("cfg.yml", "cfg_args", "cameras.json", "input.ply", "environment.json", "args.json"),
+        *("cfg.yml", "cfg_args", "args.json", "cameras.json", "input.ply", "order.txt"),
+        "environment.json",
         *("metrics.jsonl", "summary.json", "logs/rank_0000.log", "python_ws=1_rk=0.log"),
         *(f"stats/val_step{step:04d}.json" for step in (0, 29, 59)),
         *(f"point_cloud/iteration_{i}/point_cloud.ply" for i in (20, 60)),

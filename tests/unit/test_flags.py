@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import train
 from grendel_odin.config import UserError
 from grendel_odin.config.flag_kinds import renamed, switch, toggle
 from grendel_odin.config.flags import Fate, Flag, Values, rewrite
@@ -18,6 +17,7 @@ from grendel_odin.parallel.modes import Mode, Reduce
 from grendel_odin.parallel.spread import Spread
 from grendel_odin.parallel.timed import Balance
 from grendel_odin.render.settings import Background, ConstantSet
+from grendel_odin.train.call import parse
 from grendel_odin.train.flag_table import FLAGS
 from grendel_odin.train.flags import render_words
 from grendel_odin.train.settings import Settings
@@ -90,12 +90,12 @@ BY_NAME = {flag.names[-1][2:]: flag for flag in FLAGS}
 
 
 def settings(*words: str) -> Settings:
-    return train.parse([*BASE, *words])[0]
+    return parse([*BASE, *words]).settings
 
 
 def refusal(*words: str) -> str:
     with pytest.raises(UserError) as caught:
-        train.parse([*BASE, *words])
+        parse([*BASE, *words])
     return str(caught.value)
 
 
@@ -113,7 +113,8 @@ def test_every_flag_is_known_and_binds(name: str) -> None:
     if flag.fate is Fate.REFUSED:
         assert f"command line: {' '.join(words)}: " in refusal(*words)
         return
-    parsed, notes = train.parse([*BASE, *words])
+    call = parse([*BASE, *words])
+    parsed, notes = call.settings, call.notes
     assert isinstance(parsed, Settings)
     named = [note for note in notes if note.startswith("without effect: ")]
     assert (len(named) == 1 and f"--{name} " in named[0]) == (flag.fate is Fate.DEAD)
@@ -241,7 +242,8 @@ SPLITS = [
 def test_split(line: str, every: int, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("data: {test_every: 6}\n")
-    parsed, notes = train.parse(line.replace("FILE", str(file)).split())
+    call = parse(line.replace("FILE", str(file)).split())
+    parsed, notes = call.settings, call.notes
     assert parsed.data.test_every == every
     assert any("without --eval" in note for note in notes) == (every == 0)
     assert ("--llffhold 5 has no effect without --eval" in notes) == (

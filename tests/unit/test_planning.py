@@ -16,11 +16,15 @@ from grendel_odin.data.cameras import Camera
 from grendel_odin.data.scene import Points, Scene, View, load_scene
 from grendel_odin.data.settings import DataSettings
 from grendel_odin.odin.plan_files import load_plan
+from grendel_odin.odin.rlg import Evidence
 from grendel_odin.odin.settings import Builder, Mode, PlanSettings, UnitShape, Windows
+from grendel_odin.render.cpu import CpuRenderer
+from grendel_odin.render.protocol import Constants
 from grendel_odin.train.odin_settings import OdinSettings
 from grendel_odin.train.order_file import OrderRecord, read_order
-from grendel_odin.train.planning import order_units, plan_scene, write_plan
+from grendel_odin.train.planning import plan_scene, run_order, write_plan
 from grendel_odin.train.sampler import units
+from grendel_odin.train.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("GRENDEL_ODIN_DATA", ROOT.parent / "shared" / "data"))
@@ -129,19 +133,55 @@ def test_keys_bind_to_plan_settings() -> None:
     )
 
 
+def run_settings(order: str, batch: int, iterations: int, seed: int = 5) -> Settings:
+    words = [f"train.batch_size={batch}", f"train.iterations={iterations}", f"seed={seed}"]
+    return bind(Settings, None, [f"odin.order={order}", "data.path=x", "output=y", *words])
+
+
+def drawn(scene: Scene, settings: Settings) -> list[list[int]]:
+    renderer = CpuRenderer(Constants(), 1)
+    return list(islice(run_order(settings, scene, renderer, 1).units, 20))
+
+
 def test_the_three_orders(tmp_path: Path) -> None:
     scene = scene_of(13)
     views, names = len(scene.train), [view.camera.name for view in scene.train]
-    shuffled = list(islice(order_units(scene, OdinSettings(), 2, 5, 20), 20))
+    shuffled = drawn(scene, run_settings("shuffle", 2, 40))
     assert shuffled == list(islice(units(views, 2, 5), 20))
-    planned = list(islice(order_units(scene, OdinSettings(order="plan"), 2, 5, 20), 20))
+    planned = drawn(scene, run_settings("plan", 2, 40))
     assert planned != shuffled
     with OrderRecord(tmp_path, names, 2) as record:
         for unit in planned:
             record.add(unit)
-    again = OdinSettings(order=str(tmp_path))
-    assert list(order_units(scene, again, 2, 0, 20)) == planned
-    assert list(order_units(scene, again, 2, 0, 3)) == planned[:3]
+    assert drawn(scene, run_settings(str(tmp_path), 2, 40, seed=0)) == planned
+    assert drawn(scene, run_settings(str(tmp_path), 2, 6)) == planned[:3]
+
+
+def test_a_trace_of_the_untrained_model_can_make_the_graph() -> None:
+    settings = run_settings("plan", 1, 10)
+    traced = replace(settings, odin=replace(settings.odin, rlg=Builder.COMPUTATION))
+    order = run_order(traced, scene_of(13), CpuRenderer(Constants(), 1), 1)
+    assert order.plan is not None and order.plan.graph.builder is Builder.COMPUTATION
+    assert order.plan.graph.edge_count > 0
+    assert order.facts == [f"plan {order.plan.sha256}"]
+
+
+def test_epochs_after_a_refresh_follow_what_was_seen() -> None:
+    plan = plan_scene(scene_of(13), PlanSettings(batch=1))
+    course, views = plan.course(), len(plan.graph)
+    orders = course.orders()
+    first = next(orders)
+    assert first.tolist() == plan.order[:views].tolist()
+    pairs = np.array([(u, v) for u in range(views) for v in range(u)], np.int32)
+    course.learn(Evidence(pairs, np.zeros(len(pairs), np.float32)), blend=1.0)
+    assert course.graph.edge_count == 0 and plan.graph.edge_count > 0
+    assert sorted(next(orders).tolist()) == list(range(views))
+
+
+def test_a_resumed_run_elsewhere_writes_what_it_skips(tmp_path: Path) -> None:
+    with OrderRecord(tmp_path, ["a", "b"], 1, [[1], [0]]) as record:
+        record.add([1])
+    assert read_order(tmp_path, ["a", "b"], 1, 3) == [[1], [0], [1]]
 
 
 def test_a_continued_run_keeps_the_units_that_it_has_done(tmp_path: Path) -> None:
@@ -149,7 +189,7 @@ def test_a_continued_run_keeps_the_units_that_it_has_done(tmp_path: Path) -> Non
     with OrderRecord(tmp_path, names, 1) as record:
         for view in (2, 0, 1, 2):
             record.add([view])
-    with OrderRecord(tmp_path, names, 1, done=2) as record:
+    with OrderRecord(tmp_path, names, 1, [[2], [0]]) as record:
         record.add([0])
     assert read_order(tmp_path, names, 1, 3) == [[2], [0], [0]]
 
