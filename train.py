@@ -27,7 +27,7 @@ def train(arguments: Sequence[str]) -> int:
         if call.plan_only:
             from grendel_odin.train.planning import plan_only
 
-            world.on_main(lambda: print(plan_only(call.settings)))
+            plan_only(call.settings, world)
             return 0
         from grendel_odin.train.build import build
 

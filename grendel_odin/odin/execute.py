@@ -1,30 +1,263 @@
-"""Runs the tasks of units, and knows what each stage has cost."""
+"""Runs the tasks of units as soon as they may run, and knows what each stage has cost and what a
+rank has waited for."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
 
-from grendel_odin.odin.graph import Stage, Task
+from torch import Tensor
 
-Clock = Callable[[], float]
+from grendel_odin.odin import clock as clocks
+from grendel_odin.odin.clock import Clock
+from grendel_odin.odin.graph import (
+    Communication,
+    Event,
+    Exchange,
+    Gather,
+    Payload,
+    Stage,
+    Task,
+    Traffic,
+    Urgency,
+)
+from grendel_odin.odin.transport import Alone, Arrival, Lost, Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A time in which a rank had nothing to run, and what ended it."""
+
+    unit: int
+    traffic: Traffic
+    """The communication that it waited for."""
+    rank: int
+    """From which the last part of it came."""
+    start: float
+    seconds: float
+
+
+class Stuck(RuntimeError):
+    """What is left waits for something that nobody will do: an error in the graph."""
 
 
 class Executor:
-    """Runs tasks in the order in which they are given."""
+    """Of one rank. One loop: post what may be posted, hear what has come, run the most urgent task
+    that is ready. It blocks only when there is none."""
 
     seconds: dict[Stage, float]
     """Seconds spent so far in each stage."""
+    waits: list[Wait]
+    """So far; whoever reads them may clear them."""
 
-    def __init__(self, clock: Clock = time.perf_counter) -> None:
+    def __init__(self, clock: Clock = clocks.real, transport: Transport | None = None) -> None:
         self.seconds = dict.fromkeys(Stage, 0.0)
+        self.waits = []
+        self.transport = transport or Alone()
         self._clock = clock
+        self._source: Iterator[Task] | None = None
+        self._room = 0
+        self._ready: list[tuple[int, int, int, Task]] = []
+        self._unfinished: set[Task] = set()
+        self._serial = self._tags = 0
+        self._planned: deque[Communication] = deque()
+        self._awaited: dict[int, Communication] = {}
+        self._blocked_since: float | None = None
+        self._cause: tuple[Communication, int] | None = None
 
-    def run(self, tasks: Iterable[Task]) -> None:
-        """Run the tasks one after another; the time of a task that fails counts, too."""
-        for task in tasks:
-            start = self._clock()
-            try:
-                task.run()
-            finally:
-                self.seconds[task.stage] += self._clock() - start
+    # For the trainer.
+
+    def run(self, tasks: Iterable[Task], in_flight: int = 1) -> None:
+        """Run the tasks, begun in the order in which they are given, so many of them at a time.
+
+        The next one is asked for when there is room for it. A task counts as long as any task
+        that it has given is left, so units are given as one task each, and with 1 in flight there
+        is a barrier after every unit.
+        """
+        self.start(tasks, in_flight)
+        while not self.finished:
+            if not self.step() and not self.finished:
+                self._hear(self._of_transport(wait=True))
+
+    def start(self, tasks: Iterable[Task], in_flight: int = 1) -> None:
+        """`run` for those who call `step` themselves."""
+        assert self.finished, "tasks are still running"
+        self._source, self._room, self._blocked_since = iter(tasks), in_flight, None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all has been run, posted and received."""
+        return not (self._source or self._unfinished or self._planned or self._awaited)
+
+    def step(self) -> bool:
+        """Run one task; whether there was one that is ready. Raises Stuck, Lost."""
+        self._admit()
+        self._post()
+        self._hear(self._of_transport())
+        task = self._next()
+        if task is None:
+            self._block()
+            return False
+        self._unblock()
+        self._perform(task)
+        return True
+
+    # For tasks.
+
+    def plan(self, *communications: Communication) -> None:
+        """These come next in the order in which all ranks send; called alike on all ranks."""
+        for communication in communications:
+            communication.tag, self._tags = self._tags, self._tags + 1
+        self._planned.extend(communications)
+
+    def send(self, exchange: Exchange, outgoing: Sequence[Payload]) -> None:
+        """What goes to each rank, when it is the exchange's turn."""
+        exchange.outgoing = outgoing
+
+    def receive(self, exchange: Exchange, incoming: Sequence[Payload]) -> None:
+        """Where to put what comes from each rank; the exchange must be planned."""
+        assert exchange.tag >= 0, f"{exchange} is not planned"
+        self._awaited[exchange.tag] = exchange
+        self.transport.receive(exchange.tag, incoming)
+
+    def gather(self, header: Gather, row: Tensor, rows: Tensor) -> None:
+        """Row [n] of this rank and room [R, n] for all, when it is the header's turn."""
+        header.row, header.rows = row, rows
+
+    def hurry(self, task: Task, urgency: Urgency) -> None:
+        """Make a task more urgent than it was."""
+        if urgency < task.urgency:
+            task.urgency = urgency
+            if not task.waits and not task.started:
+                self._push(task)
+
+    # The rest is the loop.
+
+    def _admit(self) -> None:
+        """Take tasks from the source while there is room."""
+        while self._room and self._source is not None:
+            task = next(self._source, None)
+            if task is None:
+                self._source = None
+            else:
+                self._room -= 1
+                self._add(task, None)
+
+    def _add(self, task: Task, parent: Task | None) -> None:
+        task.parent = parent
+        for event in task.after:
+            if not event.done:
+                event.followers.append(task)
+                task.waits += 1
+        task.after = ()  # or every task would hold all those before it
+        self._unfinished.add(task)
+        if not task.waits:
+            self._push(task)
+
+    def _push(self, task: Task) -> None:
+        self._serial += 1
+        heappush(self._ready, (task.urgency, task.unit, self._serial, task))
+
+    def _next(self) -> Task | None:
+        while self._ready:
+            task = heappop(self._ready)[3]
+            if not task.started:  # else it was hurried, and has another entry
+                return task
+        return None
+
+    def _perform(self, task: Task) -> None:
+        """The time of a task that fails counts, too."""
+        task.started = True
+        start = self._clock()
+        try:
+            children = list(task.run() or ())
+        finally:
+            self.seconds[task.stage] += self._clock() - start
+        task.run = _nothing  # lets go of what it holds
+        task.parts += len(children)
+        for child in children:
+            self._add(child, task)
+        self._close(task)
+
+    def _close(self, task: Task) -> None:
+        """A part of a task is done."""
+        part: Task | None = task
+        while part is not None:
+            part.parts -= 1
+            if part.parts:
+                return
+            self._unfinished.discard(part)
+            self._happen(part)
+            if part.parent is None:
+                self._room += 1
+            part = part.parent
+
+    def _happen(self, event: Event) -> None:
+        event.done = True
+        for task in event.followers:
+            task.waits -= 1
+            if not task.waits:
+                self._push(task)
+        event.followers.clear()
+
+    def _post(self) -> None:
+        """Send in the planned order, as far as what is to be sent is there."""
+        while self._planned:
+            head = self._planned[0]
+            if isinstance(head, Gather) and head.row is not None:
+                self._awaited[head.tag] = head
+                self.transport.gather(head.tag, head.row, head.rows)
+            elif isinstance(head, Exchange) and head.outgoing is not None:
+                self.transport.send(head.tag, head.outgoing)
+                head.outgoing = None
+            else:
+                return
+            self._planned.popleft()
+
+    def _hear(self, arrivals: Sequence[Arrival]) -> None:
+        for tag, rank in arrivals:
+            communication = self._awaited.pop(tag)
+            self._happen(communication)
+            if self._cause is None and self._ready:
+                self._cause = communication, rank
+
+    def _of_transport(self, wait: bool = False) -> Sequence[Arrival]:
+        try:
+            return self.transport.wait() if wait else self.transport.poll()
+        except Lost as error:
+            what = ", ".join(map(str, self._awaited.values())) or "nothing"
+            reason = f"{error.reason}; rank {self.transport.rank} was waiting for {what}"
+            raise Lost(error.rank, reason) from error
+
+    def _block(self) -> None:
+        if not self._awaited and not self.finished:
+            raise Stuck(self.explain())
+        self._cause = None
+        if self._blocked_since is None:
+            self._blocked_since = self._clock()
+
+    def _unblock(self) -> None:
+        if self._blocked_since is not None and self._cause is not None:
+            communication, rank = self._cause
+            start = self._blocked_since
+            self.waits.append(
+                Wait(communication.unit, communication.traffic, rank, start, self._clock() - start)
+            )
+        self._blocked_since = None
+
+    def explain(self) -> str:
+        """What is left, and what it waits for."""
+        tasks = sorted(f"{t.stage.value} of unit {t.unit}" for t in self._unfinished if t.waits)
+        parts = [
+            f"rank {self.transport.rank} can run nothing",
+            *(f"{each} has not come" for each in self._awaited.values()),
+            *(f"nothing was given to send as {each}" for each in [*self._planned][:1]),
+            f"{len(tasks)} tasks wait: {', '.join(tasks[:8])}",
+        ]
+        return "; ".join(parts)
+
+
+def _nothing() -> None:
+    """What a task that was run holds."""

@@ -1,10 +1,14 @@
-"""The stages of a unit, and tasks: the pieces of work that an executor puts in order."""
+"""What an executor puts in order: tasks and communications of units, and what waits for what."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 
 class Stage(str, Enum):
@@ -20,10 +24,90 @@ class Stage(str, Enum):
     PUBLISH = "publish"  # later units may read the new version
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A piece of one stage of one unit."""
+class Urgency(IntEnum):
+    """Of the tasks that are ready, the most urgent runs first; of those, the oldest unit's."""
+
+    DUTY = 0  # what other ranks, or a later unit, wait for: apply, publish, project, pack
+    RETURN = 1  # leads to gradients that return first
+    WORK = 2  # renders, backwards
+
+
+class Traffic(str, Enum):
+    """What a communication carries."""
+
+    EARLY_HEADER = "early header"
+    EARLY = "early"  # splats of rows that the unit before does not change
+    LATE_HEADER = "late header"
+    LATE = "late"  # the other splats
+    ACTIVE = "active"  # rows that each rank will change (replicated)
+    FIRST = "first"  # gradients of rows that the next unit waits for
+    REST = "rest"  # the other gradients
+
+
+class Payload(Protocol):
+    """What travels: a flat contiguous tensor, or the mere size of one in a simulation."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire; a message of none is not sent."""
+
+    def copy_(self, other: Any, /) -> object:
+        """Take over what has come."""
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """Something that tasks wait for; it happens once."""
+
+    done: bool = field(default=False, init=False)
+    followers: list[Task] = field(default_factory=list, init=False, repr=False)
+
+
+@dataclass(slots=True, eq=False)
+class Task(Event):
+    """A piece of one stage of one unit. `run` may give tasks: they become part of this one, which
+    is done when they are."""
 
     stage: Stage
     unit: int
-    run: Callable[[], None]
+    run: Callable[[], Iterable[Task] | None] = field(repr=False)
+    after: Iterable[Event] = field(default=(), repr=False)
+    urgency: Urgency = Urgency.WORK
+    # The executor keeps these.
+    parent: Task | None = field(default=None, init=False, repr=False)
+    started: bool = field(default=False, init=False)
+    waits: int = field(default=0, init=False)
+    """Events that have not happened yet."""
+    parts: int = field(default=1, init=False)
+    """That are not done: itself and its children."""
+
+
+@dataclass(slots=True, eq=False)
+class Communication(Event):
+    """An operation of all ranks, done when all that it brings here has come."""
+
+    traffic: Traffic
+    unit: int
+    tag: int = field(default=-1, init=False)
+    """Its number in the planned order, alike on all ranks; -1 before it is planned."""
+
+    def __str__(self) -> str:
+        return f"{self.traffic.value} of unit {self.unit}"
+
+
+@dataclass(slots=True, eq=False)
+class Exchange(Communication):
+    """A message to and from every rank; both ends know its size."""
+
+    outgoing: Sequence[Payload] | None = field(default=None, init=False, repr=False)
+    """By rank; none until it is handed to the executor."""
+
+
+@dataclass(slots=True, eq=False)
+class Gather(Communication):
+    """Equally long rows of all ranks, for all ranks: a header."""
+
+    row: Tensor | None = field(default=None, init=False, repr=False)
+    """[n], this rank's; none until it is handed to the executor."""
+    rows: Tensor = field(default_factory=lambda: torch.empty(0), init=False, repr=False)
+    """[R, n], filled when it is done."""

@@ -96,7 +96,7 @@ def _prepare(
     data, background = settings.data, background_color(settings.renderer)
     images = ImageStore(scene.views, background, data.cache_bytes, data.workers, memory)
     renderer = make_renderer(fitted, threads)
-    order = run_order(settings, scene, renderer, threads)
+    order = run_order(settings, scene, renderer, world)
     step = _build_step(settings, scene, renderer, images, threads, world, start)
     return scene, step, order
 

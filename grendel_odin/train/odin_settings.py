@@ -46,6 +46,13 @@ class OdinSettings:
         "Between which units overlap is planned: where a gain is expected (auto), always, or off.",
     )
 
+    link_mbit: float = setting(
+        0.0,
+        "Rate of the link between ranks in Mbit/s, by which windows are planned; 0 stands for "
+        "memory on one machine and 10,000 between machines.",
+        min=0.0,
+    )
+
     def plan_settings(self, batch: int, seed: int, mode: Mode = Mode.HYBRID) -> PlanSettings:
         """What the planner takes; the rest of it is known elsewhere in the tree."""
         return PlanSettings(

@@ -22,14 +22,17 @@ from grendel_odin.odin.rlg import Graph
 from grendel_odin.odin.rlg_builders import computation, geometry, importance
 from grendel_odin.odin.settings import Builder, Mode, Partitioner, PlanSettings
 from grendel_odin.odin.windows import NOMINAL, CostModel
+from grendel_odin.parallel.world import World
 from grendel_odin.render import Renderer, make_renderer
 from grendel_odin.render.settings import for_depth
 from grendel_odin.report.plan_pictures import write_plan_pictures
+from grendel_odin.train.costs import MEMORY_RATE, NETWORK_RATE, count_costs
 from grendel_odin.train.odin_settings import PLAN, SHUFFLE
 from grendel_odin.train.order_file import read_order
 from grendel_odin.train.run_folder import PLAN as PLAN_FOLDER
 from grendel_odin.train.sampler import units
 from grendel_odin.train.settings import Settings
+from grendel_odin.train.threads import use_threads
 from grendel_odin.train.trace import trace_rows
 
 Accesses = Iterable[tuple[int, NDArray[np.int64]]]
@@ -133,13 +136,13 @@ class RunOrder:
     plan: Plan | None = None
 
 
-def run_order(settings: Settings, scene: Scene, renderer: Renderer, threads: int) -> RunOrder:
+def run_order(settings: Settings, scene: Scene, renderer: Renderer, world: World) -> RunOrder:
     """What odin.order asks for. Raises UserError at once if it cannot be had."""
     order, batch = settings.odin.order, settings.train.batch_size
     if order == SHUFFLE:
         return RunOrder(units(len(scene.train), batch, settings.seed), [SHUFFLE])
     if order == PLAN:
-        plan = plan_run(settings, scene, renderer, threads)
+        plan = plan_run(settings, scene, renderer, world)
         return RunOrder(plan.units(), [f"plan {plan.sha256}"], plan)
     names = [view.camera.name for view in scene.train]
     needed = -(-settings.train.iterations // batch)
@@ -147,25 +150,28 @@ def run_order(settings: Settings, scene: Scene, renderer: Renderer, threads: int
     return RunOrder(iter(drawn), [sha256(repr(drawn).encode()).hexdigest()])
 
 
-def plan_run(settings: Settings, scene: Scene, renderer: Renderer, threads: int) -> Plan:
+def plan_run(settings: Settings, scene: Scene, renderer: Renderer, world: World) -> Plan:
     """The plan of a run; what views share may be traced on the untrained model."""
-    mode = Mode(settings.parallel.mode.value)
-    wanted = settings.odin.plan_settings(settings.train.batch_size, settings.seed, mode)
-    accesses = None
-    if wanted.builder is Builder.COMPUTATION:
-        table = initialise(scene.points.xyz, scene.points.rgb, settings.model)
-        accesses = trace_rows(table, renderer, scene.train)
-    return plan_scene(scene, wanted, threads, accesses)
+    mode, batch = Mode(settings.parallel.mode.value), settings.train.batch_size
+    wanted = settings.odin.plan_settings(batch, settings.seed, mode)
+    table = initialise(scene.points.xyz, scene.points.rgb, settings.model)
+    traced = wanted.builder is Builder.COMPUTATION
+    accesses = trace_rows(table, renderer, scene.train) if traced else None
+    rate = settings.odin.link_mbit * 1e6 / 8 or (
+        NETWORK_RATE if len(set(world.hosts)) > 1 else MEMORY_RATE
+    )
+    cost = count_costs(scene, table, renderer, batch, world.size, rate, mode)
+    return plan_scene(scene, wanted, renderer.threads, accesses, cost)
 
 
-def plan_only(settings: Settings) -> str:
-    """Plan a run without training: writes output/plan and returns the summary.
+def plan_only(settings: Settings, world: World) -> None:
+    """Plan a run without training: writes output/plan, prints the summary; every rank calls it.
 
     Raises UserError where that is not possible.
     """
-    threads = settings.train.thread_count()
-    scene = load_scene(settings.data, settings.seed)
+    scene = world.together(lambda: load_scene(settings.data, settings.seed))
+    threads = use_threads(settings.train, world)
     renderer = make_renderer(for_depth(settings.renderer, scene.depth), threads)
+    plan = world.together(lambda: plan_run(settings, scene, renderer, world))
     folder = Path(settings.output) / PLAN_FOLDER
-    text = write_plan(plan_run(settings, scene, renderer, threads), scene, folder)
-    return f"{text}\nwritten   {folder}"
+    world.on_main(lambda: print(f"{write_plan(plan, scene, folder)}\nwritten   {folder}"))

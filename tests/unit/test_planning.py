@@ -15,14 +15,16 @@ from grendel_odin.config import UserError, bind
 from grendel_odin.data.cameras import Camera
 from grendel_odin.data.scene import Points, Scene, View, load_scene
 from grendel_odin.data.settings import DataSettings
+from grendel_odin.odin.plan import Plan
 from grendel_odin.odin.plan_files import load_plan
 from grendel_odin.odin.rlg import Evidence
 from grendel_odin.odin.settings import Builder, Mode, PlanSettings, UnitShape, Windows
+from grendel_odin.parallel.world import ALONE, World
 from grendel_odin.render.cpu import CpuRenderer
 from grendel_odin.render.protocol import Constants
 from grendel_odin.train.odin_settings import OdinSettings
 from grendel_odin.train.order_file import OrderRecord, read_order
-from grendel_odin.train.planning import plan_scene, run_order, write_plan
+from grendel_odin.train.planning import plan_run, plan_scene, run_order, write_plan
 from grendel_odin.train.sampler import units
 from grendel_odin.train.settings import Settings
 
@@ -140,7 +142,7 @@ def run_settings(order: str, batch: int, iterations: int, seed: int = 5) -> Sett
 
 def drawn(scene: Scene, settings: Settings) -> list[list[int]]:
     renderer = CpuRenderer(Constants(), 1)
-    return list(islice(run_order(settings, scene, renderer, 1).units, 20))
+    return list(islice(run_order(settings, scene, renderer, ALONE).units, 20))
 
 
 def test_the_three_orders(tmp_path: Path) -> None:
@@ -160,10 +162,25 @@ def test_the_three_orders(tmp_path: Path) -> None:
 def test_a_trace_of_the_untrained_model_can_make_the_graph() -> None:
     settings = run_settings("plan", 1, 10)
     traced = replace(settings, odin=replace(settings.odin, rlg=Builder.COMPUTATION))
-    order = run_order(traced, scene_of(13), CpuRenderer(Constants(), 1), 1)
+    order = run_order(traced, scene_of(13), CpuRenderer(Constants(), 1), ALONE)
     assert order.plan is not None and order.plan.graph.builder is Builder.COMPUTATION
     assert order.plan.graph.edge_count > 0
     assert order.facts == [f"plan {order.plan.sha256}"]
+
+
+def test_windows_are_planned_by_counted_costs() -> None:
+    scene, renderer = scene_of(13), CpuRenderer(Constants(), 1)
+
+    def planned(ranks: int, mbit: float) -> Plan:
+        settings = run_settings("plan", 1, 10)
+        settings = replace(settings, odin=replace(settings.odin, link_mbit=mbit))
+        return plan_run(settings, scene, renderer, World(size=ranks))
+
+    alone, slow, slower = planned(1, 0), planned(2, 100), planned(2, 10)
+    assert alone.cost.exchange_s < slow.cost.exchange_s < slower.cost.exchange_s
+    assert slow.cost.compute_s == pytest.approx(alone.cost.compute_s / 2)
+    assert not alone.open.any()  # nothing travels, so there is nothing to hide
+    assert planned(2, 10) == slower and slow != slower
 
 
 def test_epochs_after_a_refresh_follow_what_was_seen() -> None:
