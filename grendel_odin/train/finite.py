@@ -13,7 +13,8 @@ from grendel_odin.model.table import BLOCK_WIDTH, ROW_WIDTH, PrimitiveTable
 from grendel_odin.render.protocol import RowGradients
 
 if TYPE_CHECKING:
-    from grendel_odin.train.step import Step, Unit
+    from grendel_odin.train.step import Step
+    from grendel_odin.train.unit import Unit
 
 
 def check_unit(step: Step, unit: Unit, gradients: RowGradients) -> None:

@@ -24,7 +24,8 @@ from grendel_odin.train.progress import Progress, Scores, Status, summary
 from grendel_odin.train.resume import scene_identity
 from grendel_odin.train.run_folder import RunFolder
 from grendel_odin.train.settings import Settings
-from grendel_odin.train.step import Step, Unit
+from grendel_odin.train.step import Step
+from grendel_odin.train.unit import Unit
 
 TRAIN_SLICE = 5
 

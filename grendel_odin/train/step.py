@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from grendel_odin.data.images import ImageStore
-from grendel_odin.data.views import View
 from grendel_odin.model.table import ROW_WIDTH, active_blocks
 from grendel_odin.odin.graph import Stage, Task
 from grendel_odin.optim.schedule import Rates
@@ -24,56 +23,16 @@ from grendel_odin.parallel.sharing import Share, Sharing, first_rows, halo_splat
 from grendel_odin.pipelines.densify import OPACITY
 from grendel_odin.pipelines.gs3d import GaussianSplatting
 from grendel_odin.pipelines.state import Statistics, TrainingState
-from grendel_odin.pipelines.window import Window
-from grendel_odin.render.losses import LossFigures, PhotometricLoss, StripResult
+from grendel_odin.render.losses import PhotometricLoss
 from grendel_odin.render.protocol import (
     Renderer,
     Rendering,
     RowGradients,
     Splats,
-    SplatSums,
     tile_rows,
 )
 from grendel_odin.train.finite import check_unit
-
-
-@dataclass(slots=True)
-class Unit:
-    """The views of one optimizer step, and what its stages hand to one another."""
-
-    index: int
-    window: Window
-    views: list[View]
-    refine_marks: int
-    """Densifications that fall into the unit: done once, after it."""
-    reset_marks: int
-    stop: bool = False
-    """Whether a rank was asked to stop (Ctrl-C); alike on all ranks once the unit has run."""
-    sh_degree: int = 0
-    splats: dict[int, Splats] = field(default_factory=dict)
-    """Of own rows, by view: of all views, or of those that are dealt with here."""
-    shares: list[Share] = field(default_factory=list)
-    """Strips that this rank renders; the next three have an entry for each."""
-    renderings: list[Rendering] = field(default_factory=list)
-    strip_losses: list[StripResult] = field(default_factory=list)
-    strip_seconds: list[float] = field(default_factory=list)
-    """Render, loss and backward."""
-    sums: list[SplatSums] = field(default_factory=list)
-    losses: list[LossFigures] = field(default_factory=list)
-    """By view, alike on all ranks."""
-    splat_gradients: dict[int, Tensor] = field(default_factory=dict)
-    """Of `splats`."""
-    gradients: RowGradients | None = None
-
-    @property
-    def loss(self) -> float:
-        """Mean loss of a view."""
-        return sum(loss.value for loss in self.losses) / len(self.losses)
-
-    @property
-    def names(self) -> str:
-        """Of its views."""
-        return ", ".join(f"view {view.camera.name}" for view in self.views)
+from grendel_odin.train.unit import Unit
 
 
 @dataclass(slots=True)

@@ -19,10 +19,13 @@ from grendel_odin.train.progress import Status
 from grendel_odin.train.recorder import Recorder
 from grendel_odin.train.sampler import lookahead
 from grendel_odin.train.settings import Settings
-from grendel_odin.train.step import Step, Unit
+from grendel_odin.train.step import Step
 from grendel_odin.train.threads import ThreadGovernor
+from grendel_odin.train.unit import Unit
 
 PREFETCHED_IMAGES = 8
+CHECK_EVERY = 10
+"""Densifications from one comparison of replicas to the next."""
 
 
 class Trainer:
@@ -124,6 +127,8 @@ class Trainer:
             self.recorder.densified(done, merged=unit.refine_marks - 1)
             move = self.redistribution.after_densification(self.step.state)
             self.recorder.redistributed(move)
+            if self.recorder.progress.densifications % CHECK_EVERY == 0:
+                self.step.sharing.check(self.step.state.table)
         if unit.reset_marks:
             self.step.pipeline.reset(self.step.state)
             self.recorder.reset(merged=unit.reset_marks - 1)

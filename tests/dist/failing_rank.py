@@ -6,7 +6,8 @@ import os
 import sys
 
 import train
-from grendel_odin.train.step import Step, Unit
+from grendel_odin.train.step import Step
+from grendel_odin.train.unit import Unit
 
 update = Step.update
 

@@ -135,7 +135,7 @@ def test_seeds_and_epochs_differ() -> None:
     for seed in range(3):
         orders |= {
             tuple(order.tolist())
-            for order in islice(make_plan(graph, PlanSettings(seed=seed)).orders(), 4)
+            for order in islice(make_plan(graph, PlanSettings(seed=seed)).course().orders(), 4)
         }
     assert len(orders) == 12
 

@@ -26,7 +26,8 @@ from grendel_odin.render import Constants
 from grendel_odin.render.cpu import CpuRenderer
 from grendel_odin.render.losses import PhotometricLoss
 from grendel_odin.render.protocol import Rendering, SplatSums
-from grendel_odin.train.step import Step, Unit
+from grendel_odin.train.step import Step
+from grendel_odin.train.unit import Unit
 from tests.scenes import random_camera, random_table
 
 ROWS = 80
