@@ -51,6 +51,10 @@ def count_costs(
         there, back = 4 * ranks, 2 * 4 * ROW_WIDTH
     compute = (EVALUATION_S * evaluations + PIXEL_S * pixels) * batch / len(views)
     return CostModel.counted(
-        *(each * there * leaving / ranks, each * back * leaving / ranks),
-        *(compute / ranks, rate, LATENCY_S, ranks),
+        exchange_bytes=each * there * leaving / ranks,
+        return_bytes=each * back * leaving / ranks,
+        compute_s=compute / ranks,
+        rate=rate,
+        latency_s=LATENCY_S,
+        ranks=ranks,
     )
