@@ -153,8 +153,8 @@ def unite(sets: list[Tensor], total: int, out: Tensor) -> int: ...
 def add_rows(into_rows: Tensor, into: Tensor, rows: Tensor, values: Tensor) -> None: ...
 def may_be_visible(
     values: Tensor,
-    m: Tensor,
-    v: Tensor,
+    m: Tensor | None,
+    v: Tensor | None,
     chosen: Tensor | None,
     rates: Tensor,
     carry2: float,
