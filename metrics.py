@@ -7,20 +7,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grendel_odin.config import exit_code
+from grendel_odin.config import CommandLine, exit_code, writing
 from grendel_odin.parallel.launch import ranks
 from grendel_odin.parallel.settings import ParallelSettings
 from grendel_odin.parallel.world import World
 from grendel_odin.report.lpips import HOW_TO_INSTALL
 from grendel_odin.train.png_files import methods_on_disk, names_on_disk, pairs_on_disk
 from grendel_odin.train.render_split import common_lpips
-from grendel_odin.train.results import Scores, Split, writing
+from grendel_odin.train.results import Scores, Split
 from grendel_odin.train.settings import TrainSettings
 from grendel_odin.train.threads import use_threads
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="metrics.py", description=__doc__)
+    parser = CommandLine(prog="metrics.py", description=__doc__)
     add = parser.add_argument
     add("-m", "--model_paths", nargs="+", type=Path, required=True, metavar="RUN")
     add("--mode", choices=[split.value for split in Split], default=Split.TEST.value)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grendel_odin.config import UserError, exit_code, unknown_flags
+from grendel_odin.config import CommandLine, UserError, exit_code, unknown_flags
 from grendel_odin.parallel.launch import ranks
 from grendel_odin.train.flags import FLAG_NAMES, render_words
 from grendel_odin.train.paths import PathKind
@@ -23,7 +23,7 @@ from grendel_odin.train.settings import Settings
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """The command line, and notes on the flags of other trainers in it."""
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="render.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     model = parser.add_mutually_exclusive_group(required=True)

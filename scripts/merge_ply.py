@@ -21,11 +21,15 @@ from grendel_odin.model.ply_model import PARTS, WHOLE, PlyModel
 
 def models(paths: Sequence[Path]) -> list[PlyModel]:
     """What the paths name: the iterations of a run, one iteration, or files."""
+    if absent := [path for path in paths if not path.exists()]:
+        raise UserError(f"{absent[0]}: no such file or folder.")
     if not paths[0].is_dir():
         return [PlyModel.of_ranks(paths)]
     if len(paths) > 1:
         raise UserError(f"{paths[1]}: give one folder, or the files of one iteration.")
     folders = {path.parent for path in paths[0].glob(f"point_cloud/iteration_*/{PARTS}")}
+    if not folders and any(paths[0].glob(f"point_cloud/iteration_*/{WHOLE}")):
+        raise UserError(f"{paths[0]}: its models are in one file each: there is nothing to merge.")
     return [PlyModel.of_folder(folder) for folder in sorted(folders) or paths]
 
 

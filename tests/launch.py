@@ -1,4 +1,4 @@
-"""Starts a script on several gloo ranks, as a user does."""
+"""Starts scripts on several ranks, as a user does, and runs in this process to compare with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+
+from grendel_odin.config import bind
+from grendel_odin.train.build import build
+from grendel_odin.train.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,6 +52,43 @@ def start_rank(
     return start([sys.executable, *script], **place, **meeting, **variables)
 
 
+def on_ranks(ranks: int, *script: str, timeout_s: float = 110) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end on so many ranks of one thread, without the cost of a launcher.
+
+    Output is that of all ranks, by rank; the status is that of the first that failed.
+    """
+    processes = by_hand(ranks, *script)
+    try:
+        said = [each.communicate(timeout=timeout_s) for each in processes]
+    finally:
+        for each in processes:
+            each.kill()
+    status = next((each.returncode for each in processes if each.returncode), 0)
+    out, err = ("".join(texts) for texts in zip(*said, strict=True))
+    return subprocess.CompletedProcess(script, status, out, err)
+
+
+def train_on_ranks(ranks: int, cases: Sequence[Sequence[str]], *shared: str) -> None:
+    """Train case after case on ranks that are started once; `shared` words belong to all."""
+    words = [",".join(case) for case in cases]
+    done = on_ranks(ranks, "tests/dist/training_ranks.py", *words, "--", *shared)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def call(main: Callable[[Sequence[str]], int], *words: str) -> subprocess.CompletedProcess[str]:
+    """A command in this process, which saves the seconds that a new one takes to load torch."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(words)
+    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+
+def train_here(*words: str) -> None:
+    """Train in this process."""
+    with closing(build(bind(Settings, None, words))) as trainer:
+        trainer.run()
+
+
 def torchrun_command(ranks: int, *script: str) -> list[str]:
     """To run a script on so many ranks."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -53,7 +96,7 @@ def torchrun_command(ranks: int, *script: str) -> list[str]:
 
 
 def torchrun(ranks: int, *script: str, timeout_s: float = 110) -> subprocess.CompletedProcess[str]:
-    """Run a script with its arguments on so many ranks of one thread."""
+    """The same by torchrun."""
     return subprocess.run(
         torchrun_command(ranks, *script),
         cwd=ROOT,

@@ -1,13 +1,22 @@
-"""How a command ends."""
+"""How a command begins and ends."""
 
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable
+from typing import NoReturn
 
 from grendel_odin.config.errors import BrokenRun, UserError
 
 BROKEN_RUN, USER_ERROR, INTERRUPTED = 1, 2, 130
+
+
+class CommandLine(ArgumentParser):
+    """A parser whose complaints are UserErrors, so that of several ranks one prints them."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"command line: {message}. {self.prog} --help explains all")
 
 
 def exit_code(run: Callable[[], int | None], interrupted: str = "") -> int:

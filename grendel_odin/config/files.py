@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all."""
+"""Files that appear complete or not at all, and what to say where they cannot be written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from grendel_odin.config.errors import UserError
 
 _unfinished = set[Path]()
 
@@ -29,6 +31,21 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
     finally:
         _unfinished.discard(temporary)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns a failure to write (disk full, no permission) into a UserError.
+
+    It names `path`, the file or the folder of what is written, unless the failure names a file.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename or path}: {error.strerror or error}. Next: free space "
+            "there, or choose another output folder"
+        ) from error
 
 
 def drop_unfinished() -> None:

@@ -70,10 +70,10 @@ class ImageStore:
         cache, ranks = self._cache, self._memory.ranks
         counts, own = cache.counts, cache.own_counts
         who = f"{ranks} ranks of this node: " if ranks > 1 else ""
-        this = f" (rank {self._memory.rank} of them: {own.decoded:,})" if ranks > 1 else ""
+        by = f", {own.decoded:,} of them by this rank" if ranks > 1 else ""
         apart = f", {counts.apart:,} of them for lack of room" if counts.apart else ""
         return (
-            f"{who}{counts.decoded:,} images decoded ({_size(counts.decoded_bytes)}){apart}{this}, "
+            f"{who}{counts.decoded:,} images decoded ({_size(counts.decoded_bytes)}){apart}{by}, "
             f"{counts.reused:,} taken from memory; at most {_size(cache.peak_bytes)} were held"
         )
 

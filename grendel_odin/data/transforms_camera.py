@@ -80,7 +80,7 @@ def _model(said: Intrinsics) -> tuple[str, tuple[str, ...]]:
     elif name not in _PERSPECTIVE:
         known = ", ".join((*_PERSPECTIVE, _FISHEYE))
         raise FrameError(
-            f"has the camera_model {said.model}; {known} are read: cut the images into "
+            f"has the camera_model {said.model!r}; {known} are read: cut the images into "
             "perspective ones, or undistort them"
         )
     elif not said.distortion:

@@ -3,27 +3,15 @@ rank has waited for."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from torch import Tensor
-
 from grendel_odin.odin import clock as clocks
 from grendel_odin.odin.clock import Clock
-from grendel_odin.odin.graph import (
-    Communication,
-    Event,
-    Exchange,
-    Gather,
-    Payload,
-    Stage,
-    Task,
-    Traffic,
-    Urgency,
-)
-from grendel_odin.odin.transport import Alone, Arrival, Lost, Transport
+from grendel_odin.odin.graph import Communication, Event, Stage, Task, Traffic, Urgency
+from grendel_odin.odin.mail import Mail
+from grendel_odin.odin.transport import Alone, Lost, Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +39,19 @@ class Executor:
     """Seconds spent so far in each stage."""
     waits: list[Wait]
     """So far; whoever reads them may clear them."""
+    mail: Mail
+    """What tasks send and receive by."""
 
     def __init__(self, clock: Clock = clocks.real, transport: Transport | None = None) -> None:
         self.seconds = dict.fromkeys(Stage, 0.0)
         self.waits = []
-        self.transport = transport or Alone()
+        self.mail = Mail(transport or Alone())
         self._clock = clock
         self._source: Iterator[Task] | None = None
         self._room = 0
         self._ready: list[tuple[int, int, int, Task]] = []
         self._unfinished: set[Task] = set()
-        self._serial = self._tags = 0
-        self._planned: deque[Communication] = deque()
-        self._awaited: dict[int, Communication] = {}
+        self._serial = 0
         self._blocked_since: float | None = None
         self._cause: tuple[Communication, int] | None = None
 
@@ -79,7 +67,7 @@ class Executor:
         self.start(tasks, in_flight)
         while not self.finished:
             if not self.step() and not self.finished:
-                self._hear(self._of_transport(wait=True))
+                self._wait()
 
     def start(self, tasks: Iterable[Task], in_flight: int = 1) -> None:
         """`run` for those who call `step` themselves."""
@@ -89,42 +77,23 @@ class Executor:
     @property
     def finished(self) -> bool:
         """Whether all has been run, posted and received."""
-        return not (self._source or self._unfinished or self._planned or self._awaited)
+        return self._source is None and not self._unfinished and self.mail.empty
 
     def step(self) -> bool:
         """Run one task; whether there was one that is ready. Raises Stuck, Lost."""
-        self._admit()
-        self._post()
-        self._hear(self._of_transport())
-        task = self._next()
-        if task is None:
-            self._block()
-            return False
-        self._unblock()
-        self._perform(task)
-        return True
+        try:
+            return self._step()
+        except Lost as error:
+            raise self.mail.lost(error) from error
 
     # For tasks.
 
-    def plan(self, *communications: Communication) -> None:
-        """These come next in the order in which all ranks send; called alike on all ranks."""
-        for communication in communications:
-            communication.tag, self._tags = self._tags, self._tags + 1
-        self._planned.extend(communications)
-
-    def send(self, exchange: Exchange, outgoing: Sequence[Payload]) -> None:
-        """What goes to each rank, when it is the exchange's turn."""
-        exchange.outgoing = outgoing
-
-    def receive(self, exchange: Exchange, incoming: Sequence[Payload]) -> None:
-        """Where to put what comes from each rank; the exchange must be planned."""
-        assert exchange.tag >= 0, f"{exchange} is not planned"
-        self._awaited[exchange.tag] = exchange
-        self.transport.receive(exchange.tag, incoming)
-
-    def gather(self, header: Gather, row: Tensor, rows: Tensor) -> None:
-        """Row [n] of this rank and room [R, n] for all, when it is the header's turn."""
-        header.row, header.rows = row, rows
+    def delay(self, task: Task, event: Event) -> None:
+        """Make a task that is not ready yet wait for one more event."""
+        assert task.waits, "it may have run"
+        if not event.done:
+            event.followers.append(task)
+            task.waits += 1
 
     def hurry(self, task: Task, urgency: Urgency) -> None:
         """Make a task more urgent than it was."""
@@ -134,6 +103,25 @@ class Executor:
                 self._push(task)
 
     # The rest is the loop.
+
+    def _step(self) -> bool:
+        self._admit()
+        for communication in self.mail.post():
+            self._happen(communication)
+        self._hear()
+        task = self._next()
+        if task is None:
+            self._block()
+            return False
+        self._unblock()
+        self._perform(task)
+        return True
+
+    def _wait(self) -> None:
+        try:
+            self._hear(wait=True)
+        except Lost as error:
+            raise self.mail.lost(error) from error
 
     def _admit(self) -> None:
         """Take tasks from the source while there is room."""
@@ -202,37 +190,14 @@ class Executor:
                 self._push(task)
         event.followers.clear()
 
-    def _post(self) -> None:
-        """Send in the planned order, as far as what is to be sent is there."""
-        while self._planned:
-            head = self._planned[0]
-            if isinstance(head, Gather) and head.row is not None:
-                self._awaited[head.tag] = head
-                self.transport.gather(head.tag, head.row, head.rows)
-            elif isinstance(head, Exchange) and head.outgoing is not None:
-                self.transport.send(head.tag, head.outgoing)
-                head.outgoing = None
-            else:
-                return
-            self._planned.popleft()
-
-    def _hear(self, arrivals: Sequence[Arrival]) -> None:
-        for tag, rank in arrivals:
-            communication = self._awaited.pop(tag)
+    def _hear(self, wait: bool = False) -> None:
+        for communication, rank in self.mail.hear(wait):
             self._happen(communication)
             if self._cause is None and self._ready:
                 self._cause = communication, rank
 
-    def _of_transport(self, wait: bool = False) -> Sequence[Arrival]:
-        try:
-            return self.transport.wait() if wait else self.transport.poll()
-        except Lost as error:
-            what = ", ".join(map(str, self._awaited.values())) or "nothing"
-            reason = f"{error.reason}; rank {self.transport.rank} was waiting for {what}"
-            raise Lost(error.rank, reason) from error
-
     def _block(self) -> None:
-        if not self._awaited and not self.finished:
+        if not self.mail.waits and not self.finished:
             raise Stuck(self.explain())
         self._cause = None
         if self._blocked_since is None:
@@ -251,9 +216,8 @@ class Executor:
         """What is left, and what it waits for."""
         tasks = sorted(f"{t.stage.value} of unit {t.unit}" for t in self._unfinished if t.waits)
         parts = [
-            f"rank {self.transport.rank} can run nothing",
-            *(f"{each} has not come" for each in self._awaited.values()),
-            *(f"nothing was given to send as {each}" for each in [*self._planned][:1]),
+            f"rank {self.mail.transport.rank} can run nothing",
+            *self.mail.explain(),
             f"{len(tasks)} tasks wait: {', '.join(tasks[:8])}",
         ]
         return "; ".join(parts)

@@ -39,9 +39,13 @@ class Traffic(str, Enum):
     EARLY = "early"  # splats of rows that the unit before does not change
     LATE_HEADER = "late header"
     LATE = "late"  # the other splats
+    COUNTS = "counts"  # how many sums each splat will return
+    ACTIVE_HEADER = "active header"
     ACTIVE = "active"  # rows that each rank will change (replicated)
     FIRST = "first"  # gradients of rows that the next unit waits for
+    FIRST_SUMS = "first sums"  # the same summed over ranks, to all of them (replicated)
     REST = "rest"  # the other gradients
+    REST_SUMS = "rest sums"
 
 
 class Payload(Protocol):
@@ -84,7 +88,8 @@ class Task(Event):
 
 @dataclass(slots=True, eq=False)
 class Communication(Event):
-    """An operation of all ranks, done when all that it brings here has come."""
+    """An operation of all ranks, done when all that it brings here has come, and this rank has
+    given its own part: that may come from itself, too."""
 
     traffic: Traffic
     unit: int
@@ -101,6 +106,8 @@ class Exchange(Communication):
 
     outgoing: Sequence[Payload] | None = field(default=None, init=False, repr=False)
     """By rank; none until it is handed to the executor."""
+    halves: int = field(default=2, init=False)
+    """Sending and receiving, so far as they are to be done."""
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from grendel_odin import _kernels
-from grendel_odin.config import UserError
 from grendel_odin.data.cameras import Camera
 from grendel_odin.model.state_hash import state_sum
 from grendel_odin.model.table import BLOCK_WIDTH, ROW_WIDTH, PrimitiveTable
@@ -110,7 +109,7 @@ class Replicated:
         of_ranks = self.world.gather_integers(lanes)
         differ = (of_ranks != of_ranks[0]).any(1).nonzero().flatten().tolist()
         if differ:
-            raise UserError(
+            raise self.world.agreed(
                 f"the models of ranks {', '.join(map(str, differ))} differ from that of rank 0, "
                 "though all took the same steps: memory or a processor may be at fault. Next: "
                 "train again, from a checkpoint if there is one, on other machines"

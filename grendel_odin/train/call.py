@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grendel_odin.config import UserError, bind, explain, unknown_flags
+from grendel_odin.config import CommandLine, UserError, bind, explain, unknown_flags
 from grendel_odin.train.flags import FLAG_NAMES, train_words
 from grendel_odin.train.settings import Settings
 
@@ -24,7 +24,7 @@ class Call:
 
 def parse(arguments: Sequence[str]) -> Call:
     """Settings from a file, overrides and flags; --help explains every key."""
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="train.py",
         description="Trains a 3D Gaussian splatting model of a scene.",
         usage="train.py [-c FILE] data.path=SCENE output=RUN [key=value ...] [flags of Grendel-GS]",

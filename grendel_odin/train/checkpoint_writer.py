@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, writing
 from grendel_odin.parallel.world import World
 from grendel_odin.train.checkpoint import (
     COSTS,
@@ -58,7 +57,7 @@ class CheckpointWriter:
         return sum(each.sum.size for each in whole.files)
 
     def _begin(self, temporary: Path) -> None:
-        with _naming(temporary):
+        with writing(temporary):
             for left_over in self.folder.glob(".iteration_*.tmp"):
                 shutil.rmtree(left_over)
             temporary.mkdir(parents=True)
@@ -75,7 +74,7 @@ class CheckpointWriter:
     def _finish(
         self, manifest: Manifest, costs: Mapping[str, Tensor], temporary: Path, final: Path
     ) -> None:
-        with _naming(final):
+        with writing(final):
             manifest = replace(manifest, costs=write_tensors(temporary / COSTS, costs))
             with open(temporary / MANIFEST, "w") as file:
                 file.write(manifest.text())
@@ -109,19 +108,8 @@ def _stays(checkpoint: Path) -> bool:
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> FileSum:
-    with _naming(path):
+    with writing(path):
         return write_tensors(path, tensors)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror}. Next: free space there, or choose another "
-            "output folder"
-        ) from error
 
 
 def _sync(folder: Path) -> None:

@@ -91,14 +91,14 @@ def points_ply(points: Points, offset: NDArray[np.float64]) -> bytes:
 def environment() -> dict[str, Any]:
     """Versions and the machine, without its name."""
     return {
-        "grendel_odin": _version("grendel-odin"),
+        "grendel_odin": installed_version("grendel-odin"),
         "git_sha": git_sha(),
         "command": sys.argv,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu_count": os.cpu_count(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: installed_version(name) for name in PACKAGES},
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
@@ -116,7 +116,7 @@ def git_sha() -> str | None:
     return found.stdout.strip()
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

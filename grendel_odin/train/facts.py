@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 import torch
@@ -17,13 +16,15 @@ from grendel_odin.data.views import View
 from grendel_odin.parallel.agreement import Facts
 from grendel_odin.parallel.modes import Mode
 from grendel_odin.parallel.world import World
+from grendel_odin.train.describe import installed_version
 from grendel_odin.train.settings import Settings
 
 
 def program_facts(settings: Settings) -> Facts:
     """Versions and configuration."""
+    versions = {name: installed_version(name) for name in ("grendel-odin", "torch")}
     return {
-        "program": [f"{package} {_version(package)}" for package in ("grendel-odin", "torch")],
+        "program": [f"{name} {each or 'without a version'}" for name, each in versions.items()],
         "configuration": [f"{key}={value}" for key, value in flat(settings).items()],
     }
 
@@ -45,13 +46,6 @@ def _image(view: View) -> str:
 
 def _hash(*arrays: NDArray[np.generic]) -> str:
     return sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()[:8]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "from its source folder"
 
 
 def describe_ranks(world: World, mode: Mode, threads: int) -> list[str]:

@@ -67,7 +67,7 @@ class RunLog:
 
     def note(self, text: str) -> None:
         """Keep a line in this rank's log only."""
-        self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text.rstrip()}")
 
     def event(self, kind: str, iteration: int, **values: Any) -> None:
         """One line of metrics.jsonl; numbers go to TensorBoard, too."""

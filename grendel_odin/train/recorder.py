@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 
 from grendel_odin.config import UserError, flat
@@ -26,6 +27,7 @@ from grendel_odin.train.run_folder import RunFolder
 from grendel_odin.train.settings import Settings
 from grendel_odin.train.step import Step
 from grendel_odin.train.unit import Unit
+from grendel_odin.train.wording import growth_notes, move_line, score_line
 
 TRAIN_SLICE = 5
 
@@ -71,6 +73,13 @@ class Recorder:
         limit = self.settings.model.max_primitives
         if 0 < limit < self.num_primitives:
             self.log.say(f"warning: more points than model.max_primitives={limit}: no growth")
+        size, ranks = self.settings.train.batch_size, self.world.size
+        if self.owners.size < ranks and size < ranks:
+            self.log.say(
+                f"warning: parallel.mode=replicated with train.batch_size={size}: only {size} of "
+                f"{ranks} ranks have a view to render; larger batches or parallel.mode=hybrid keep "
+                "all of them busy"
+            )
         if self.progress.resumed_at:
             done, total = self.progress.iteration, self.settings.train.iterations
             self.log.say(f"continuing at iteration {done} of {total}")
@@ -114,34 +123,9 @@ class Recorder:
             **asdict(done),
             merged=merged,
         )
-        if done.capped and not progress.capped:
-            progress.capped = True
-            limit = self.settings.model.max_primitives
-            self.log.say(f"{progress.iteration}: model.max_primitives={limit} limits growth")
-        if bool(done.held_back) != progress.held_back:
-            progress.held_back = not progress.held_back
-            self.log.say(f"memory guard: {progress.iteration}: {self._guarded(done)}")
-        if done.kept_large:
-            self.log.say(
-                f"warning: {progress.iteration}: pruning what is larger than densify.prune_scale3d "
-                f"x extent ({self.scene.extent:.3g}) would have left hardly any primitive, so size "
-                "was ignored; the cameras may stand too close together"
-            )
-        if done.kept_all:
-            self.log.say(
-                f"warning: {progress.iteration}: pruning would have left no primitive, so none was "
-                "pruned; check the cameras and images, or lower densify.prune_opa"
-            )
-
-    def _guarded(self, done: Densification) -> str:
-        if not done.held_back:
-            return "there is room again, growth resumes"
-        grown = done.cloned + done.split
-        return (
-            f"{self.step.pipeline.memory.reading()}, growth limited to {grown:,} of "
-            f"{grown + done.held_back + done.capped:,} primitives; model.memory_limit="
-            f"{self.settings.model.memory_limit:g} is the share that may be in use"
-        )
+        memory, extent = self.step.pipeline.memory, self.scene.extent
+        for note in growth_notes(done, progress, self.settings, extent, memory):
+            self.log.say(note)
 
     def reset(self, merged: int) -> None:
         """Report an opacity reset."""
@@ -154,34 +138,34 @@ class Recorder:
             return
         iteration = self.progress.iteration
         self.log.event("redistribute", iteration, **asdict(move))
-        self.log.say(
-            f"{iteration}: {move.rows_moved:,} rows ({move.bytes_moved / 1e6:,.1f} MB) went to "
-            f"other ranks; rows by rank {_counts(move.before)}, now {_counts(move.after)}"
-        )
+        self.log.say(f"{iteration}: {move_line(move)}")
 
     def save(self, iteration: int) -> None:
         """Write the model under an iteration's name."""
+        self.step.sharing.check(self.step.state.table)
+        self._write(iteration)
+
+    def try_to_save(self, iteration: int) -> None:
+        """Save in the middle of a run: a disk that is full now need not cost the training."""
+        self.step.sharing.check(self.step.state.table)
+        with self._going_on(iteration):
+            self._write(iteration)
+
+    def _write(self, iteration: int) -> None:
         comments = [f"grendel-odin iteration {iteration}"]
         if self.settings.renderer.antialiased:
             comments.append(ANTIALIASED_COMMENT)
         if self.scene.offset.any():
             comments.append(offset_comment(self.scene.offset))
-        self.step.sharing.check(self.step.state.table)
         dropped = self.folder.save_model(self.step.state.table, iteration, comments, self.owners)
         if dropped:
             self.log.say(f"warning: {iteration}: {dropped} rows that are not finite were not saved")
         self.progress.saved = iteration
         self.world.remember(f"The last saved model is {self.folder.ply_path(iteration)}")
 
-    def try_to_save(self, iteration: int) -> None:
-        """Save in the middle of a run: a disk that is full now need not cost the training."""
-        try:
-            self.save(iteration)
-        except UserError as error:
-            self.log.say(f"warning: {iteration}: {error}; training goes on")
-
     def try_to_checkpoint(self, stays: bool, stage_seconds: Mapping[Stage, float]) -> None:
         """Write all that the run needs to go on from here; a full disk does not end it."""
+        self.step.sharing.check(self.step.state.table)
         start, progress, step = time.perf_counter(), self.progress, self.step
         progress.wall_seconds = start - self._started
         progress.stage_seconds = {stage.value: spent for stage, spent in stage_seconds.items()}
@@ -190,18 +174,24 @@ class Recorder:
             *(iteration, stays, step.state.adam.steps, asdict(progress)),
             *(flat(self.settings), scene_identity(self.scene)),
         )
-        try:
+        with self._going_on(iteration, " without this checkpoint"):
             state = replace(step.state, statistics=step.statistics())
             rows = rows_to_write(state, self.world, self.owners)
             size = self.checkpoints.write(manifest, rows, step.costs.memory())
+            seconds = time.perf_counter() - start
+            self.log.event("checkpoint", iteration, bytes=size, seconds=seconds)
+            name = self.checkpoints.folder / f"iteration_{iteration}"
+            self.world.remember(f"train.resume={name} goes on from the last checkpoint")
+            self.log.say(f"checkpoint: {name} ({size / 1e6:.1f} MB, {seconds:.2f} s)")
+
+    @contextmanager
+    def _going_on(self, iteration: int, without: str = "") -> Iterator[None]:
+        """What cannot be written, on a full disk, does not end the run."""
+        try:
+            yield
         except UserError as error:
-            self.log.say(f"warning: {iteration}: {error}; training goes on without this checkpoint")
-            return
-        seconds = time.perf_counter() - start
-        self.log.event("checkpoint", iteration, bytes=size, seconds=seconds)
-        name = self.checkpoints.folder / f"iteration_{iteration}"
-        self.world.remember(f"train.resume={name} goes on from the last checkpoint")
-        self.log.say(f"checkpoint: {name} ({size / 1e6:.1f} MB, {seconds:.2f} s)")
+            reason = str(error).rstrip(".")
+            self.log.say(f"warning: {iteration}: {reason}; training goes on{without}")
 
     def evaluate(self, iterations: Sequence[int]) -> None:
         """Score the model on all test views and a slice of the training views.
@@ -221,8 +211,11 @@ class Recorder:
             self.progress.scores[iteration] = scores.figures()
             self.log.event("eval", iteration, **figures)
             stats = {**figures, "num_GS": figures["num_primitives"], "per_view": views}
-            self.folder.write_json(f"stats/val_step{max(0, iteration - 1):04d}.json", stats)
-            self.log.say(f"{iteration}: {_line(scores)}, {figures['num_primitives']:,} primitives")
+            with self._going_on(iteration):
+                self.folder.write_json(f"stats/val_step{max(0, iteration - 1):04d}.json", stats)
+            self.log.say(
+                f"{iteration}: {score_line(scores)}, {figures['num_primitives']:,} primitives"
+            )
         if any(iterations):
             rows, seconds = len(self.step.state.table), self.progress.train_seconds
             self.grendel.evaluated(iterations, scores, rows, seconds)
@@ -266,17 +259,3 @@ class Recorder:
             self.order.close()
         self.grendel.close()
         self.log.close()
-
-
-def _counts(rows: list[int]) -> str:
-    return " ".join(f"{count:,}" for count in rows)
-
-
-def _line(scores: Scores) -> str:
-    """Scores in one line."""
-    return ", ".join(
-        f"{name} PSNR {each.psnr:.2f} SSIM {each.ssim:.3f} L1 {each.l1:.4f} ({each.num_views})"
-        + (f", fully masked: {', '.join(each.left_out)}" if each.left_out else "")
-        for name, each in [("test", scores.test), ("train", scores.train)]
-        if each is not None
-    )

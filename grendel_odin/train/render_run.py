@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from grendel_odin.config import writing
 from grendel_odin.data.cameras import Camera
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.scene import Scene, load_scene
@@ -25,7 +26,7 @@ from grendel_odin.report.video import HOW_TO_GET_MP4, write_video
 from grendel_odin.train.evaluate import render_cameras, render_views
 from grendel_odin.train.paths import PathKind, camera_path
 from grendel_odin.train.render_split import Selection, write_split
-from grendel_odin.train.results import Split, writing
+from grendel_odin.train.results import Split
 from grendel_odin.train.saved_model import SavedModel
 from grendel_odin.train.threads import use_threads
 

@@ -11,13 +11,13 @@ from typing import NoReturn
 import numpy as np
 from tqdm import tqdm
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, writing
 from grendel_odin.parallel.world import World
 from grendel_odin.report.lpips import HOW_TO_INSTALL, Lpips, find_lpips
 from grendel_odin.report.pictures import Row, read_png, write_png, write_side_by_side
 from grendel_odin.train.evaluate import RenderedView
 from grendel_odin.train.png_files import png_names, remove_renders
-from grendel_odin.train.results import Pair, Scores, Split, writing
+from grendel_odin.train.results import Pair, Scores, Split
 from grendel_odin.train.saved_model import SavedModel
 
 PICTURE = "side_by_side.png"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -114,19 +113,6 @@ class Scores:
         for stem, entry in (("results", results), ("per_view", self.per_view)):
             for name in split.files(stem):
                 _merge(run / name, method, entry)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a failure to write (disk full, no permission) into a UserError."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or path
-        raise UserError(
-            f"{where}: cannot write ({error.strerror or error}). Next: free space there, or "
-            "choose another output folder."
-        ) from error
 
 
 def _merge(path: Path, method: str, entry: Mapping[str, Any]) -> None:

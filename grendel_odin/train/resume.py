@@ -169,7 +169,7 @@ def _look(settings: Settings) -> tuple[list[str], bool]:
         return list(map(str, found)), replaces
     if (path / MANIFEST).is_file() or (path.is_dir() and iteration_of(path) >= 0):
         return [str(path)], False
-    if found := complete(path / FOLDER):
+    if found := complete(path if path.name == FOLDER else path / FOLDER):
         return list(map(str, found)), False
     problem = "holds no checkpoint" if path.is_dir() else "is no folder that is there"
     raise UserError(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grendel_odin.config import UserError, replacing
+from grendel_odin.config import UserError, replacing, writing
 from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel.merge import save_ply
 from grendel_odin.parallel.world import ALONE, World
@@ -123,15 +123,10 @@ class RunFolder:
         if not self.is_main:
             return
         path = self.path / name
-        try:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
                 file.write(content)
-        except OSError as error:
-            raise UserError(
-                f"cannot write {path}: {error.strerror}. Next: free space there, or choose another "
-                "output folder"
-            ) from error
 
 
 def _is_empty_folder(path: Path) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
+import train as entry_point
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.data.settings import DataSettings
 from tests.cases import case
+from tests.launch import call
 
-ROOT = Path(__file__).resolve().parents[2]
 CONTROL = "00-plain"
 WHOLE = (
     CONTROL,
@@ -44,15 +43,8 @@ def load(name: str, **more: Any) -> Scene:
 
 
 def train(name: str, output: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    small = ["train.iterations=2", "train.batch_size=1", f"output={output}", *more]
-    return subprocess.run(
-        [sys.executable, "train.py", f"data.path={case(name)}", *small],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    small = ["train.iterations=2", "train.threads=1", f"output={output}", *more]
+    return call(entry_point.main, f"data.path={case(name)}", *small)
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -13,36 +13,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import train
+from grendel_odin.data import __main__ as doctor
 from grendel_odin.data.picture_panel import TEST, TRAIN
 from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
 from grendel_odin.data.scene import load_scene
 from grendel_odin.data.settings import DataSettings
 from tests.cases import case
+from tests.launch import ROOT, call
 
-ROOT = Path(__file__).resolve().parents[2]
 BLENDER, NERFSTUDIO = "30-blender-transforms", "31-nerfstudio-transforms"
-
-
-def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-    )
-
-
-def doctor(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return run("-m", "grendel_odin.data", *arguments, cwd=cwd)
 
 
 @pytest.mark.parametrize("name", [BLENDER, NERFSTUDIO])
 def test_case_trains(name: str, tmp_path: Path) -> None:
-    done = run(
-        *("train.py", "-c", "configs/3dgs.yaml", f"data.path={case(name)}", "train.threads=1"),
+    done = call(
+        *(train.main, "-c", str(ROOT / "configs/3dgs.yaml"), f"data.path={case(name)}"),
         *(f"output={tmp_path / 'run'}", "train.iterations=20", "data.random_points=500"),
+        "train.threads=1",
     )
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads((tmp_path / "run/summary.json").read_text())
@@ -83,8 +71,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_doctor_tells_and_draws(scene: Path, tmp_path: Path) -> None:
-    done = doctor(str(scene), "downscale=2", "data.test_every=4", cwd=tmp_path)
+def test_doctor_tells_and_draws(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(doctor.main, str(scene), "downscale=2", "data.test_every=4")
     assert done.returncode == 0, done.stderr
     for part in (
         *("COLMAP model", "8 registered images", "6 to train, 2 to test", "32x24 (from 64x48)"),
@@ -97,9 +88,12 @@ def test_doctor_tells_and_draws(scene: Path, tmp_path: Path) -> None:
         assert (pixels == camera).all(axis=1).any()
 
 
-def test_doctor_refuses_as_training_does(scene: Path, tmp_path: Path) -> None:
-    done = doctor(str(scene / "images"), cwd=tmp_path)
-    trained = run("train.py", f"data.path={scene / 'images'}", f"output={tmp_path / 'run'}")
+def test_doctor_refuses_as_training_does(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(doctor.main, str(scene / "images"))
+    trained = call(train.main, f"data.path={scene / 'images'}", f"output={tmp_path / 'run'}")
     assert (done.returncode, trained.returncode) == (2, 2)
     assert done.stderr == trained.stderr
     assert not (tmp_path / "scene_check.png").exists()
@@ -107,7 +101,14 @@ def test_doctor_refuses_as_training_does(scene: Path, tmp_path: Path) -> None:
 
 def test_doctor_writes_nothing_into_the_data(scene: Path) -> None:
     before = sorted(scene.rglob("*"))
-    done = doctor(str(scene), cwd=scene)
+    done = subprocess.run(
+        [sys.executable, "-m", "grendel_odin.data", str(scene)],
+        cwd=scene,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     assert "--picture FILE" in done.stdout
     assert sorted(scene.rglob("*")) == before

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import train as entry_point
 from grendel_odin.data.images import ImageStore
 from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.data.settings import DataSettings
 from tests.cases import case
+from tests.launch import ROOT, call
 
-ROOT = Path(__file__).resolve().parents[2]
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 CONTROL = "00-plain"
 
@@ -36,16 +34,9 @@ def greys(scene: Scene, background: tuple[float, float, float] = BLACK) -> list[
 
 def train(name: str, output: Path, *overrides: str) -> tuple[str, dict[str, Any]]:
     """Its log and its summary."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "train.py", "-c", "configs/3dgs.yaml", f"data.path={case(name)}"),
-            *(f"output={output}", "train.threads=1", "train.iterations=30", *overrides),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    done = call(
+        *(entry_point.main, "-c", str(ROOT / "configs/3dgs.yaml"), f"data.path={case(name)}"),
+        *(f"output={output}", "train.threads=1", "train.iterations=30", *overrides),
     )
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads((output / "summary.json").read_text())

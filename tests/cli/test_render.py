@@ -236,6 +236,10 @@ def test_mistakes_are_told_the_next_step(
     assert "-s DATA" in told("--ply", ply)
     assert "--iteration" in told("--ply", ply, "-s", str(scene), "--iteration", "5")
     assert "-s DATA" in told("-m", str(run), "data.path=gone")
+    assert "error: command line: argument --path: invalid choice" in told("--path", "loop")
+    assert "render.py --help" in told("--ply", ply, "-m", str(run))
+    assert metrics.main(["--mode", "train"]) == 2
+    assert "required: -m" in capsys.readouterr().err
     assert metrics.main(["-m", str(tmp_path / "nothing")]) == 2
     assert "no such folder" in capsys.readouterr().err
     assert render.main(["-m", str(run), "--skip_test"]) == 0

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import train as entry_point
+from grendel_odin.config import UserError, bind
 from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
 from grendel_odin.model.ply_read import read_ply
+from grendel_odin.model.table import PrimitiveTable
+from grendel_odin.train.build import build
+from grendel_odin.train.progress import Status
+from grendel_odin.train.settings import Settings
+from tests.launch import ROOT, call
 
-ROOT = Path(__file__).resolve().parents[2]
 FAST = (
     *("train.iterations=60", "train.schedule_scale=0.02", "train.threads=2"),
     "model.max_primitives=1500",
@@ -36,25 +43,21 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "first"
-    done = train(
-        scene, output, *FAST, "train.save_iterations=[20,60]", "train.eval_iterations=[30]"
-    )
+    marks = ("train.save_iterations=[20,60]", "train.eval_iterations=[30]")
+    words = [sys.executable, "train.py", *command(scene, output, *FAST, *marks)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert f"model: {output}/point_cloud/iteration_60/point_cloud.ply" in done.stdout
     return output
 
 
 def command(scene: Path, output: Path, *overrides: str) -> list[str]:
-    return [
-        *(sys.executable, "train.py", "-c", "configs/3dgs.yaml"),
-        *(f"data.path={scene}", f"output={output}", *overrides),
-    ]
+    config = str(ROOT / "configs/3dgs.yaml")
+    return ["-c", config, f"data.path={scene}", f"output={output}", *overrides]
 
 
 def train(scene: Path, output: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(scene, output, *overrides), cwd=ROOT, capture_output=True, text=True, timeout=100
-    )
+    return call(entry_point.main, *command(scene, output, *overrides))
 
 
 def summary(output: Path) -> dict[str, Any]:
@@ -115,10 +118,8 @@ def test_metrics_have_the_events(run: Path) -> None:
 
 def test_the_same_bits_from_the_saved_settings_on_one_thread(run: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
-    saved = [sys.executable, "train.py", "-c", str(run / "cfg.yml"), f"output={again}"]
-    done = subprocess.run(
-        [*saved, "train.threads=1"], cwd=ROOT, capture_output=True, text=True, timeout=100
-    )
+    saved = ("-c", str(run / "cfg.yml"), f"output={again}")
+    done = call(entry_point.main, *saved, "train.threads=1")
     assert done.returncode == 0, done.stderr
     assert summary(again)["state_sha256"] == summary(run)["state_sha256"]
 
@@ -162,6 +163,41 @@ def test_the_memory_guard_limits_growth_and_says_so_once(scene: Path, tmp_path: 
     assert len(lines) > 1 and all(line["held_back"] and not line["cloned"] for line in lines)
 
 
+def test_what_cannot_be_written_in_mid_run_does_not_end_it(scene: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    words = (f"data.path={scene}", f"output={output}", "train.iterations=12", "train.threads=1")
+    marks = ("train.save_iterations=[4]", "train.eval_iterations=[6]", "train.checkpoint_every=8")
+    with closing(build(bind(Settings, None, [*words, *marks]))) as trainer:
+        (output / "stats").write_text("in the way")
+        (output / "checkpoints").write_text("in the way")
+        (output / "point_cloud").mkdir()
+        (output / "point_cloud/iteration_4").write_text("in the way")
+        assert trainer.run() is Status.COMPLETE
+    log = (output / "logs/rank_0000.log").read_text()
+    lost = ("0: cannot write", "4: ", "6: cannot write", "8: cannot write", "12: cannot write")
+    for line in lost:
+        assert re.search(rf" warning: {line}.*[^.]; training goes on", log), line
+    assert summary(output)["psnr"] > 5
+    assert (output / "point_cloud/iteration_12/point_cloud.ply").is_file()
+
+
+@pytest.mark.parametrize("mark", ["train.save_iterations=[4]", "train.checkpoint_every=4"])
+def test_replicas_that_differ_end_the_run_at_its_next_file(
+    scene: Path, tmp_path: Path, mark: str
+) -> None:
+    def differ(table: PrimitiveTable) -> None:
+        raise UserError("the models differ")
+
+    words = (f"data.path={scene}", f"output={tmp_path / 'run'}", mark)
+    short = ("train.iterations=12", "train.threads=1")
+    with closing(build(bind(Settings, None, [*words, *short]))) as trainer:
+        trainer.step.sharing.check = differ  # type: ignore[method-assign]
+        with pytest.raises(UserError, match="the models differ"):
+            trainer.run()
+    found = summary(tmp_path / "run")
+    assert (found["status"], found["iteration"]) == ("failed", 4)
+
+
 def test_a_run_is_not_overwritten_unless_asked(scene: Path, tmp_path: Path) -> None:
     output, short = tmp_path / "run", ("train.iterations=2", "train.threads=2")
     assert train(scene, output, *short).returncode == 0
@@ -203,7 +239,7 @@ def test_bad_input_is_one_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert entry_point.main(command(scene, tmp_path / "run", override)[2:]) == 2
+    assert entry_point.main(command(scene, tmp_path / "run", override)) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert all(word in error for word in words), error
@@ -230,19 +266,22 @@ def test_numbers_that_are_not_finite_stop_the_run(scene: Path, tmp_path: Path) -
     assert summary(output)["status"] == "failed"
 
 
-def test_help_explains_the_keys() -> None:
-    done = subprocess.run(
-        [sys.executable, "train.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0
+def test_help_explains_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        entry_point.main(["--help"])
+    text = capsys.readouterr().out
+    assert end.value.code == 0
     for key in ("data.path", "train.schedule_scale", "densify.grow_grad2d", "optim.means_lr"):
-        assert key in done.stdout
+        assert key in text
 
 
 def test_ctrl_c_ends_at_the_next_unit_with_a_model(scene: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = subprocess.Popen(
-        command(scene, output, "train.iterations=1000000", "train.threads=2"),
+        [
+            *(sys.executable, "train.py"),
+            *command(scene, output, "train.iterations=1000000", "train.threads=2"),
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import torch
 
@@ -11,6 +12,8 @@ from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel.hybrid import Hybrid
 from grendel_odin.parallel.launch import join_world
 from grendel_odin.parallel.sharing import Share, first_rows
+from grendel_odin.parallel.wire import Transport
+from grendel_odin.parallel.world import World
 from grendel_odin.render.cpu import CpuRenderer
 from grendel_odin.render.protocol import Constants, Rect, RowGradients, Splats, tile_rows
 from tests.scenes import random_camera, random_table
@@ -71,9 +74,8 @@ def check(hybrid: Hybrid, owners: torch.Tensor, cameras: list[Camera], seed: int
     assert torch.equal(into.values, expected[own]), f"rank {rank}, seed {seed}"
 
 
-def main() -> None:
-    world = join_world(timeout_s=60)
-    torch.set_num_threads(1)
+def check_all(world: World) -> None:
+    """One to three views; rows in many hands, in one, and a single row."""
     hybrid = Hybrid(world, CpuRenderer(Constants(), 1))
     sizes = [(70, 150), (48, 33), (33, 200)]
     for seed in range(6):
@@ -85,8 +87,15 @@ def main() -> None:
         if seed == 4:
             owners[:] = world.size - 1  # all rows on one rank
         check(hybrid, owners, cameras, seed)
-    world.close()
-    print(f"rank {world.rank} of {world.size}: ok, {world.bytes_sent} bytes sent")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for transport in Transport:
+        with closing(join_world(60, transport)) as world:
+            check_all(world)
+            medium = world.wire.medium if world.wire else "nothing"
+            print(f"rank {world.rank} of {world.size}: ok through {medium}")
 
 
 if __name__ == "__main__":

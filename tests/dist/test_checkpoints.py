@@ -13,12 +13,8 @@ from typing import Any
 
 import pytest
 
-from grendel_odin.config import bind
-from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
-from grendel_odin.train.build import build
 from grendel_odin.train.checkpoint import complete, iteration_of
-from grendel_odin.train.settings import Settings
-from tests.launch import ROOT, torchrun
+from tests.launch import ROOT, on_ranks, train_here
 
 FAST = (
     *("train.iterations=60", "train.schedule_scale=0.02", "train.threads=1"),
@@ -28,23 +24,12 @@ FAST = (
 SAME = ("state_sha256", "num_primitives", "psnr", "train_psnr", "initial_psnr", "status")
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "scene"
-    write_procedural_scene(path, ProceduralSettings(views=10, width=64, height=49, points=300))
-    return path
-
-
 def words(scene: Path, output: Path, *overrides: str) -> list[str]:
     return [f"data.path={scene}", f"output={output}", *FAST, *overrides]
 
 
 def alone(scene: Path, output: Path, *overrides: str) -> None:
-    trainer = build(bind(Settings, None, words(scene, output, *overrides)))
-    try:
-        trainer.run()
-    finally:
-        trainer.close()
+    train_here(*words(scene, output, *overrides))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +55,7 @@ def metrics(output: Path) -> list[dict[str, Any]]:
 def test_ranks_may_change_at_a_checkpoint(scene: Path, tmp_path: Path, uninterrupted: Path) -> None:
     first = tmp_path / "first"
     until_25 = ("train.iterations=25", "train.checkpoint_iterations=[25]")
-    done = torchrun(2, "train.py", *words(scene, first, *until_25))
+    done = on_ranks(2, "train.py", *words(scene, first, *until_25))
     assert done.returncode == 0, done.stderr[-3000:]
     names = {path.name for path in (first / "checkpoints/iteration_25").iterdir()}
     assert names == {
@@ -80,7 +65,7 @@ def test_ranks_may_change_at_a_checkpoint(scene: Path, tmp_path: Path, uninterru
     # On three ranks to 41, which is between densifications; then one finishes it.
     second = tmp_path / "second"
     until_41 = ("train.iterations=41", "train.checkpoint_every=41", f"train.resume={first}")
-    done = torchrun(3, "train.py", *words(scene, second, *until_41))
+    done = on_ranks(3, "train.py", *words(scene, second, *until_41))
     assert done.returncode == 0, done.stderr[-3000:]
     assert "continuing at iteration 25 of 41" in done.stdout
     alone(scene, second, "train.resume=auto")
@@ -105,7 +90,7 @@ def test_a_batch_goes_on_within_an_epoch(scene: Path, tmp_path: Path) -> None:
 
 def test_replicas_share_a_checkpoint(scene: Path, tmp_path: Path, uninterrupted: Path) -> None:
     replicated = ("parallel.mode=replicated", "train.iterations=25", "train.checkpoint_every=25")
-    done = torchrun(2, "train.py", *words(scene, tmp_path / "run", *replicated))
+    done = on_ranks(2, "train.py", *words(scene, tmp_path / "run", *replicated))
     assert done.returncode == 0, done.stderr[-3000:]
     manifest = json.loads((tmp_path / "run/checkpoints/iteration_25/manifest.json").read_text())
     rows = [each["rows"] for each in manifest["content"]["files"]]

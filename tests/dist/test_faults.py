@@ -12,20 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
-from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
 from tests.launch import by_hand, free_port, start, start_rank, torchrun_command
 
 LIMIT_S = 60.0
 """For a test to end on a busy machine; the time-outs of the runs are shorter."""
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "scene"
-    write_procedural_scene(path, ProceduralSettings(views=10, width=64, height=49, points=300))
-    return path
 
 
 def endless(scene: Path, output: Path, *more: str) -> list[str]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from grendel_odin.config import bind
-from grendel_odin.data.procedural import ProceduralSettings, write_procedural_scene
 from grendel_odin.parallel.spread import Spread
-from grendel_odin.train.build import build
-from grendel_odin.train.settings import Settings
-from tests.launch import torchrun
+from tests.launch import train_here, train_on_ranks
 
 SHORT = (
     *("train.iterations=36", "train.schedule_scale=0.02", "train.threads=1"),
@@ -32,23 +27,17 @@ CUTS = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a run in one process, `alone`, and of one on three ranks for each spread."""
     folder = tmp_path_factory.mktemp("spread")
-    scene = folder / "scene"
-    write_procedural_scene(scene, ProceduralSettings(views=10, width=64, height=49, points=300))
     shared = (f"data.path={scene}", *SHORT)
-    with closing(build(bind(Settings, None, [*shared, f"output={folder / 'alone'}"]))) as trainer:
-        trainer.run()
+    train_here(*shared, f"output={folder / 'alone'}")
     cases = [
-        ",".join(
-            [f"output={folder / spread.value}", f"parallel.spread={spread.value}"]
-            + [f"parallel.{word}" for word in CUTS[spread]]
-        )
+        [f"output={folder / spread.value}", f"parallel.spread={spread.value}"]
+        + [f"parallel.{word}" for word in CUTS[spread]]
         for spread in Spread
     ]
-    done = torchrun(3, "tests/dist/spread_ranks.py", *cases, "--", *shared)
-    assert done.returncode == 0, done.stderr[-3000:]
+    train_on_ranks(3, cases, *shared)
     return folder
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_helpers import save
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from transforms_helpers import (
     SIZE,
@@ -228,7 +228,7 @@ def test_distortion_is_undone_and_unknown_models_are_refused(tmp_path: Path) -> 
     assert all(view.warp is not None for view in load(fish).views)
     plain = load(simple_scene(tmp_path, camera_model="OPENCV", k1=0, k2=0.0, p1=0, p2=0))
     assert all(view.warp is None for view in plain.views)
-    assert "camera_model EQUIRECTANGULAR" in refusal(
+    assert "camera_model 'EQUIRECTANGULAR'" in refusal(
         simple_scene(tmp_path, camera_model="EQUIRECTANGULAR")
     )
     assert "has k4, which OPENCV does not know" in refusal(simple_scene(tmp_path, k4=0.1))
@@ -342,6 +342,7 @@ def damaged_scenes(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scene=damaged_scenes())
+@example(scene={"camera_model": "\ud800", "frames": frames(["images/0.png"], fl_x=20)})
 def test_damage_is_refused_or_survived(
     tmp_path_factory: pytest.TempPathFactory, scene: Any
 ) -> None:

@@ -146,4 +146,8 @@ def test_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(out)]) == 2
     assert "not named point_cloud_rkR_wsW.ply" in capsys.readouterr().err
     assert main([str(tmp_path / "nowhere")]) == 2
-    assert "nowhere" in capsys.readouterr().err
+    assert "nowhere: no such file" in capsys.readouterr().err
+    for part in run.rglob("*_rk*.ply"):
+        part.unlink()
+    assert main([str(run)]) == 2
+    assert "there is nothing to merge" in capsys.readouterr().err

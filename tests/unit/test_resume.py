@@ -79,6 +79,7 @@ def test_a_checkpoint_or_a_run_may_be_named(tmp_path: Path) -> None:
         write(tmp_path / "a/checkpoints", iteration)
     run = find_start(settings(tmp_path / "b", str(tmp_path / "a")), ALONE)
     assert run.images == 20 and not run.continues
+    assert find_start(settings(tmp_path / "b", str(tmp_path / "a/checkpoints")), ALONE) == run
     named = find_start(settings(tmp_path / "a", str(tmp_path / "a/checkpoints/iteration_5")), ALONE)
     assert named.images == 5 and named.continues
     damage_rows(tmp_path / "a/checkpoints/iteration_5")
