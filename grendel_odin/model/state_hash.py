@@ -44,6 +44,11 @@ def state_sum(table: PrimitiveTable) -> int:
     return total % (1 << 128)
 
 
+def lanes(total: int) -> list[int]:
+    """Four parts of 32 bits, the lowest first, which ranks may exchange and add up."""
+    return [total >> (32 * lane) & 0xFFFFFFFF for lane in range(4)]
+
+
 def used_columns(layout: Layout) -> torch.Tensor:
     """[floats] int64 columns of the row that hold a field."""
     return torch.cat([torch.arange(f.start, f.start + f.width) for f in layout.fields])
@@ -54,8 +59,8 @@ def _row_hashes(words: NDArray[np.uint64], ids: torch.Tensor, seed: int) -> NDAr
     base = torch.tensor(seed, dtype=torch.int64)
     keys = (mix64(base + torch.arange(words.shape[1])) | 1).numpy().view(np.uint64)
     # Mixing before the sum: in a plain sum over rows, changes of opposite sign would cancel.
-    lanes = torch.from_numpy((words @ keys).view(np.int64))
-    return mix64(mix64(ids + base) ^ mix64(lanes)).numpy().view(np.uint64)
+    mixed = torch.from_numpy((words @ keys).view(np.int64))
+    return mix64(mix64(ids + base) ^ mix64(mixed)).numpy().view(np.uint64)
 
 
 def _exact_sum(words: NDArray[np.uint64]) -> int:

@@ -19,7 +19,7 @@ from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.parallel import parcel
 from grendel_odin.parallel.assign import assign
 from grendel_odin.parallel.sharing import Fold, Share, pixel_rows, union
-from grendel_odin.parallel.strips import Strip, cut
+from grendel_odin.parallel.strips import Strip, cut, whole_views
 from grendel_odin.parallel.world import World
 from grendel_odin.render.losses import HALO
 from grendel_odin.render.protocol import (
@@ -51,10 +51,7 @@ class Hybrid:
 
     def plan_whole_views(self, cameras: Sequence[Camera]) -> None:
         """See Sharing.plan_whole_views."""
-        self._strips = [
-            Strip(number, 0, tile_rows(camera.height), number)
-            for number, camera in enumerate(cameras)
-        ]
+        self._strips = whole_views([tile_rows(camera.height) for camera in cameras])
         self._views, self._fixed = len(cameras), True
 
     def views_here(self) -> Sequence[int]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from grendel_odin.model.ply import finite_rows_by_id, write_rows
-from grendel_odin.model.state_hash import state_sum, sum_sha256
+from grendel_odin.model.state_hash import lanes, state_sum, sum_sha256
 from grendel_odin.model.table import ROW_WIDTH, PrimitiveTable
 from grendel_odin.parallel.world import World
 
@@ -43,8 +43,7 @@ def save_ply(world: World, path: Path, table: PrimitiveTable, comments: Sequence
 
 def model_sha256(world: World, table: PrimitiveTable) -> str:
     """model.state_hash of the rows of all ranks."""
-    lanes = [state_sum(table) >> (32 * lane) & 0xFFFFFFFF for lane in range(4)]
-    sums = world.sum_counts(*lanes)
+    sums = world.sum_counts(*lanes(state_sum(table)))
     return sum_sha256(sum(lane << (32 * place) for place, lane in enumerate(sums)))
 
 

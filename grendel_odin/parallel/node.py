@@ -33,9 +33,7 @@ def open_mailboxes(world: World) -> None:
     """Let the ranks of each node talk through memory, if they can share it; every rank calls it."""
     if world.wire is None:
         return
-    keys = world.gather_integers(torch.tensor([node_key()]))[:, 0]
-    here = (keys == keys[world.rank]).nonzero().flatten().tolist()
-    memory = share_memory(world)
+    memory, here = _shared(world)
     mailbox = None
     with suppress(OSError, RuntimeError):
         if memory.ranks > 1:
@@ -55,8 +53,11 @@ def share_memory(world: World) -> NodeMemory:
     Where a rank cannot open that of the first rank of its node (containers that do not see each
     other's processes), all ranks of the node get memory of their own, which says so.
     """
-    if world.size == 1:
-        return NodeMemory.private()
+    return NodeMemory.private() if world.size == 1 else _shared(world)[0]
+
+
+def _shared(world: World) -> tuple[NodeMemory, list[int]]:
+    """The memory, and the ranks of this node, ascending."""
     own = new_memory_file()
     place = torch.tensor([node_key(), os.getpid(), own, os.fstat(own).st_ino])
     places = world.gather_integers(place).tolist()
@@ -65,10 +66,10 @@ def share_memory(world: World) -> NodeMemory:
     shared = own if world.rank == here[0] else _open(process, file, inode)
     failed = world.gather_integers(torch.tensor([shared is None]).long())[here].any()
     if shared is None or failed:
-        return NodeMemory(own, split=len(here))
+        return NodeMemory(own, split=len(here)), here
     if shared != own:
         os.close(own)
-    return NodeMemory(shared, here.index(world.rank), len(here))
+    return NodeMemory(shared, here.index(world.rank), len(here)), here
 
 
 def _open(process: int, file: int, inode: int) -> int | None:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from grendel_odin import _kernels
 from grendel_odin.data.cameras import Camera
-from grendel_odin.model.state_hash import state_sum
+from grendel_odin.model.state_hash import lanes, state_sum
 from grendel_odin.model.table import BLOCK_WIDTH, ROW_WIDTH, PrimitiveTable
 from grendel_odin.parallel.modes import Reduce
 from grendel_odin.parallel.sharing import Fold, Share, union
-from grendel_odin.parallel.strips import Strip
+from grendel_odin.parallel.strips import Strip, whole_views
 from grendel_odin.parallel.world import World
 from grendel_odin.render.protocol import Renderer, RowGradients, Splats, SplatSums, tile_rows
 
@@ -30,7 +30,6 @@ class Replicated:
     def __init__(self, world: World, renderer: Renderer, reduce: Reduce) -> None:
         self.world, self.owners = world, World(twin=not world.is_main)
         self.renderer, self.reduce = renderer, reduce
-        self.bytes_sent = 0
         self._strips: list[Strip] = []
 
     def plan(self, costs: Sequence[Tensor]) -> None:
@@ -47,14 +46,11 @@ class Replicated:
 
     def plan_whole_views(self, cameras: Sequence[Camera]) -> None:
         """See Sharing.plan_whole_views."""
-        self._strips = [
-            Strip(number, 0, tile_rows(camera.height), number)
-            for number, camera in enumerate(cameras)
-        ]
+        self._strips = whole_views([tile_rows(camera.height) for camera in cameras])
 
     def views_here(self) -> Sequence[int]:
         """Those that this rank renders."""
-        return [strip.view for strip in self._strips if strip.rank == self.world.rank]
+        return self._of(self.world.rank)
 
     def send(self, cameras: Sequence[Camera], splats: Mapping[int, Splats]) -> list[Share]:
         """See Sharing.send; all splats of a view are here."""
@@ -104,9 +100,7 @@ class Replicated:
 
     def check(self, table: PrimitiveTable) -> None:
         """See Sharing.check."""
-        own = state_sum(table)
-        lanes = torch.tensor([own >> (32 * lane) & 0xFFFFFFFF for lane in range(4)])
-        of_ranks = self.world.gather_integers(lanes)
+        of_ranks = self.world.gather_integers(torch.tensor(lanes(state_sum(table))))
         differ = (of_ranks != of_ranks[0]).any(1).nonzero().flatten().tolist()
         if differ:
             raise self.world.agreed(

@@ -51,3 +51,8 @@ def cut(costs: Sequence[NDArray[np.int64]], ranks: int) -> list[Strip]:
             view += stop == borders[view + 1]
             first = stop
     return strips
+
+
+def whole_views(rows: Sequence[int]) -> list[Strip]:
+    """Each view, by its number of tile rows, as one strip for the rank of its number."""
+    return [Strip(view, 0, count, view) for view, count in enumerate(rows)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 
 import torch
@@ -33,7 +34,7 @@ from grendel_odin.train.describe import describe_run
 from grendel_odin.train.facts import describe_ranks, program_facts, scene_facts
 from grendel_odin.train.log import RunLog, check_tensorboard
 from grendel_odin.train.order_file import OrderRecord
-from grendel_odin.train.planning import RunOrder, run_order, write_plan
+from grendel_odin.train.planning import RunOrder, Untrained, run_order, write_plan
 from grendel_odin.train.recorder import Recorder
 from grendel_odin.train.resume import Start, check_start, find_start
 from grendel_odin.train.run_folder import PLAN, RunFolder, check_output
@@ -96,8 +97,10 @@ def _prepare(
     data, background = settings.data, background_color(settings.renderer)
     images = ImageStore(scene.views, background, data.cache_bytes, data.workers, memory)
     renderer = make_renderer(fitted, threads)
-    order = run_order(settings, scene, renderer, world)
-    step = _build_step(settings, scene, renderer, images, threads, world, start)
+    # The plan may look at it, and a run that is not resumed starts from it.
+    untrained = cache(lambda: initialise(scene.points.xyz, scene.points.rgb, settings.model))
+    order = run_order(settings, scene, renderer, world, untrained)
+    step = _build_step(settings, scene, renderer, images, threads, world, start, untrained)
     return scene, step, order
 
 
@@ -118,11 +121,12 @@ def _build_step(
     threads: int,
     world: World,
     start: Start,
+    untrained: Untrained,
 ) -> Step:
     train = settings.train
     sharing = share(settings.parallel, world, renderer)
     step = Step(
-        state=_state(settings, scene, threads, sharing.owners, start),
+        state=_state(settings, threads, sharing.owners, start, untrained),
         renderer=renderer,
         loss=PhotometricLoss(settings.loss.ssim_lambda, threads),
         images=images,
@@ -150,7 +154,7 @@ def _costs(settings: Settings, world: World, views: int) -> CountedCosts:
 
 
 def _state(
-    settings: Settings, scene: Scene, threads: int, world: World, start: Start
+    settings: Settings, threads: int, world: World, start: Start, untrained: Untrained
 ) -> TrainingState:
     """This rank's rows: those of a checkpoint, or one a point."""
     kind, manifest = settings.optim.kind, start.manifest
@@ -160,7 +164,7 @@ def _state(
         if world.twin:  # what has been counted is counted once
             state.statistics.reset(len(state.table))
         return state
-    table = _own_rows(initialise(scene.points.xyz, scene.points.rgb, settings.model), world)
+    table = _own_rows(untrained(), world)
     return TrainingState(table, Adam(len(table), kind, threads), Statistics(len(table)))
 
 

@@ -6,9 +6,9 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
-from grendel_odin.config import UserError
+from grendel_odin.config import UserError, replacing, writing
+from grendel_odin.train.log import Lines
 
 NAME = "order.txt"
 
@@ -33,27 +33,17 @@ class OrderRecord:
         kept = path.read_text().splitlines()[1 : done + 1] if done and path.is_file() else []
         if len(kept) < done:
             kept = [_line(unit) for unit in earlier]
-        self._file = open(path, "w", encoding="ascii", buffering=1)  # noqa: SIM115 (closed below)
-        self._file.write("\n".join([heading(names, batch), *kept]) + "\n")
+        with writing(path), replacing(path) as file:
+            file.write(("\n".join([heading(names, batch), *kept]) + "\n").encode("ascii"))
+        self._lines = Lines(path)
 
     def add(self, unit: Sequence[int]) -> None:
         """The next unit, as numbers of training views."""
-        self._file.write(_line(unit) + "\n")
+        self._lines.write(_line(unit))
 
     def close(self) -> None:
         """Let go of the file."""
-        self._file.close()
-
-    def __enter__(self) -> OrderRecord:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        self._lines.close()
 
 
 def _line(unit: Sequence[int]) -> str:

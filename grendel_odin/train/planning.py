@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from grendel_odin.config import UserError, replacing
 from grendel_odin.data.scene import Scene, load_scene
 from grendel_odin.model.initialise import initialise
+from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.odin.partition import Partition, partition
 from grendel_odin.odin.plan import Plan, make_plan
 from grendel_odin.odin.plan_files import plan_bytes
@@ -136,13 +137,19 @@ class RunOrder:
     plan: Plan | None = None
 
 
-def run_order(settings: Settings, scene: Scene, renderer: Renderer, world: World) -> RunOrder:
+Untrained = Callable[[], PrimitiveTable]
+"""The model that training starts from, made when it is asked for."""
+
+
+def run_order(
+    settings: Settings, scene: Scene, renderer: Renderer, world: World, untrained: Untrained
+) -> RunOrder:
     """What odin.order asks for. Raises UserError at once if it cannot be had."""
     order, batch = settings.odin.order, settings.train.batch_size
     if order == SHUFFLE:
         return RunOrder(units(len(scene.train), batch, settings.seed), [SHUFFLE])
     if order == PLAN:
-        plan = plan_run(settings, scene, renderer, world)
+        plan = plan_run(settings, scene, renderer, world, untrained)
         return RunOrder(plan.units(), [f"plan {plan.sha256}"], plan)
     names = [view.camera.name for view in scene.train]
     needed = -(-settings.train.iterations // batch)
@@ -150,11 +157,13 @@ def run_order(settings: Settings, scene: Scene, renderer: Renderer, world: World
     return RunOrder(iter(drawn), [sha256(repr(drawn).encode()).hexdigest()])
 
 
-def plan_run(settings: Settings, scene: Scene, renderer: Renderer, world: World) -> Plan:
+def plan_run(
+    settings: Settings, scene: Scene, renderer: Renderer, world: World, untrained: Untrained
+) -> Plan:
     """The plan of a run; what views share may be traced on the untrained model."""
     mode, batch = Mode(settings.parallel.mode.value), settings.train.batch_size
     wanted = settings.odin.plan_settings(batch, settings.seed, mode)
-    table = initialise(scene.points.xyz, scene.points.rgb, settings.model)
+    table = untrained()
     traced = wanted.builder is Builder.COMPUTATION
     accesses = trace_rows(table, renderer, scene.train) if traced else None
     rate = settings.odin.link_mbit * 1e6 / 8 or (
@@ -172,6 +181,10 @@ def plan_only(settings: Settings, world: World) -> None:
     scene = world.together(lambda: load_scene(settings.data, settings.seed))
     threads = use_threads(settings.train, world)
     renderer = make_renderer(for_depth(settings.renderer, scene.depth), threads)
-    plan = world.together(lambda: plan_run(settings, scene, renderer, world))
+
+    def untrained() -> PrimitiveTable:
+        return initialise(scene.points.xyz, scene.points.rgb, settings.model)
+
+    plan = world.together(lambda: plan_run(settings, scene, renderer, world, untrained))
     folder = Path(settings.output) / PLAN_FOLDER
     world.on_main(lambda: print(f"{write_plan(plan, scene, folder)}\nwritten   {folder}"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +17,9 @@ from grendel_odin.config import UserError, bind
 from grendel_odin.data.cameras import Camera
 from grendel_odin.data.scene import Points, Scene, View, load_scene
 from grendel_odin.data.settings import DataSettings
+from grendel_odin.model.initialise import initialise
+from grendel_odin.model.settings import ModelSettings
+from grendel_odin.model.table import PrimitiveTable
 from grendel_odin.odin.plan import Plan
 from grendel_odin.odin.plan_files import load_plan
 from grendel_odin.odin.rlg import Evidence
@@ -140,9 +145,13 @@ def run_settings(order: str, batch: int, iterations: int, seed: int = 5) -> Sett
     return bind(Settings, None, [f"odin.order={order}", "data.path=x", "output=y", *words])
 
 
+def untrained(scene: Scene) -> Callable[[], PrimitiveTable]:
+    return lambda: initialise(scene.points.xyz, scene.points.rgb, ModelSettings())
+
+
 def drawn(scene: Scene, settings: Settings) -> list[list[int]]:
     renderer = CpuRenderer(Constants(), 1)
-    return list(islice(run_order(settings, scene, renderer, ALONE).units, 20))
+    return list(islice(run_order(settings, scene, renderer, ALONE, untrained(scene)).units, 20))
 
 
 def test_the_three_orders(tmp_path: Path) -> None:
@@ -152,7 +161,7 @@ def test_the_three_orders(tmp_path: Path) -> None:
     assert shuffled == list(islice(units(views, 2, 5), 20))
     planned = drawn(scene, run_settings("plan", 2, 40))
     assert planned != shuffled
-    with OrderRecord(tmp_path, names, 2) as record:
+    with closing(OrderRecord(tmp_path, names, 2)) as record:
         for unit in planned:
             record.add(unit)
     assert drawn(scene, run_settings(str(tmp_path), 2, 40, seed=0)) == planned
@@ -162,7 +171,8 @@ def test_the_three_orders(tmp_path: Path) -> None:
 def test_a_trace_of_the_untrained_model_can_make_the_graph() -> None:
     settings = run_settings("plan", 1, 10)
     traced = replace(settings, odin=replace(settings.odin, rlg=Builder.COMPUTATION))
-    order = run_order(traced, scene_of(13), CpuRenderer(Constants(), 1), ALONE)
+    scene = scene_of(13)
+    order = run_order(traced, scene, CpuRenderer(Constants(), 1), ALONE, untrained(scene))
     assert order.plan is not None and order.plan.graph.builder is Builder.COMPUTATION
     assert order.plan.graph.edge_count > 0
     assert order.facts == [f"plan {order.plan.sha256}"]
@@ -174,7 +184,7 @@ def test_windows_are_planned_by_counted_costs() -> None:
     def planned(ranks: int, mbit: float) -> Plan:
         settings = run_settings("plan", 1, 10)
         settings = replace(settings, odin=replace(settings.odin, link_mbit=mbit))
-        return plan_run(settings, scene, renderer, World(size=ranks))
+        return plan_run(settings, scene, renderer, World(size=ranks), untrained(scene))
 
     alone, slow, slower = planned(1, 0), planned(2, 100), planned(2, 10)
     assert alone.cost.exchange_s < slow.cost.exchange_s < slower.cost.exchange_s
@@ -196,17 +206,17 @@ def test_epochs_after_a_refresh_follow_what_was_seen() -> None:
 
 
 def test_a_resumed_run_elsewhere_writes_what_it_skips(tmp_path: Path) -> None:
-    with OrderRecord(tmp_path, ["a", "b"], 1, [[1], [0]]) as record:
+    with closing(OrderRecord(tmp_path, ["a", "b"], 1, [[1], [0]])) as record:
         record.add([1])
     assert read_order(tmp_path, ["a", "b"], 1, 3) == [[1], [0], [1]]
 
 
 def test_a_continued_run_keeps_the_units_that_it_has_done(tmp_path: Path) -> None:
     names = ["a", "b", "c"]
-    with OrderRecord(tmp_path, names, 1) as record:
+    with closing(OrderRecord(tmp_path, names, 1)) as record:
         for view in (2, 0, 1, 2):
             record.add([view])
-    with OrderRecord(tmp_path, names, 1, [[2], [0]]) as record:
+    with closing(OrderRecord(tmp_path, names, 1, [[2], [0]])) as record:
         record.add([0])
     assert read_order(tmp_path, names, 1, 3) == [[2], [0], [0]]
 
@@ -215,7 +225,7 @@ def test_orders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     names = ["a", "b", "c"]
     with pytest.raises(UserError, match=r"cannot read .*order\.txt"):
         read_order(tmp_path, names, 2, 1)
-    with OrderRecord(tmp_path, names, 2) as record:
+    with closing(OrderRecord(tmp_path, names, 2)) as record:
         record.add([0, 1])
         record.add([2, 2])
     with pytest.raises(UserError, match=r"line 3 of .* is no unit of 2 views"):
@@ -224,7 +234,7 @@ def test_orders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     for other, batch in ((["a", "b", "d"], 2), (names, 1)):
         with pytest.raises(UserError, match="for other views or units"):
             read_order(tmp_path, other, batch, 1)
-    with OrderRecord(tmp_path, names, 2) as record:
+    with closing(OrderRecord(tmp_path, names, 2)) as record:
         record.add([0, 1])
     with pytest.raises(UserError, match=r"has 1 units, and 5 are needed; use train.iterations=2"):
         read_order(tmp_path, names, 2, 5)
